@@ -1,0 +1,254 @@
+"""What the Kernel asks of the outside: protocols and the plain values that cross them. Nothing else is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from evopolicy.kernel.benchmark import EpisodeSpec
+from evopolicy.kernel.evaluation import CheckReport, EpisodeResult
+from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.transcript import Transcript
+
+Isolation = Literal["bubblewrap", "landlock", "none"]
+ISOLATIONS: tuple[Isolation, ...] = ("bubblewrap", "landlock", "none")
+
+
+# --- Executor ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one Episode may use. A limit hit is a Policy failure, except `step_seconds`, which is an engine fault."""
+
+    act_seconds: float
+    """CPU seconds of the Policy for one call (import, make_policy and reset are one call each)."""
+    episode_seconds: float
+    """CPU seconds of the Policy for the whole Episode."""
+    memory_bytes: int
+    output_bytes: int
+    """Kept bytes of what a Policy prints: half from the head, half from the tail."""
+    scratch_bytes: int
+    step_seconds: float
+    """Wall seconds one reset or step of the Environment may take."""
+    stall_factor: float
+    """The wall-clock watchdog allows a call this many times its CPU limit."""
+
+
+class Executor(Protocol):
+    """Runs Episodes of one Benchmark: each in a fresh Environment with a fresh Policy process."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """The level that really holds, proven by a probe."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def evaluate(
+        self,
+        program: Path,
+        episodes: Sequence[EpisodeSpec],
+        *,
+        traces: Path | None = None,
+        progress: Callable[[EpisodeResult], None] | None = None,
+    ) -> list[EpisodeResult]:
+        """Run every Episode once and return one result each, in the order of `episodes`.
+
+        `program` is the folder of a captured Program, read-only. With `traces`, each Episode's trace goes to a file
+        in that folder. `progress` is called, from the calling thread, as each Episode ends, in no promised order.
+        Nothing is retried but an Episode whose worker crashed, once. Raises ExecutionError where no Episode can run.
+        """
+
+    def check(self, program: Path, seed: int) -> CheckReport:
+        """Load `program` as an Episode would and ask it for Actions on observations sampled by `seed`."""
+
+    def render(self, jobs: Sequence[RenderJob]) -> list[Artifact]:
+        """Pictures for `jobs`, made in a worker by `Benchmark.render`; a job that fails in any way gives none."""
+
+    def close(self) -> None:
+        """End every process and remove every temporary file. Idempotent."""
+
+
+@dataclass(frozen=True)
+class RenderJob:
+    episode: EpisodeSpec
+    trace: Path
+    folder: Path
+
+
+# --- Agents ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AgentIdentity:
+    """What names an agent in cells, records and tables."""
+
+    label: str
+    """As tables show it; one entry per label."""
+    name: str
+    """The integration: 'cma_es', 'codex'."""
+    model: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Every option that may change what it does; never a secret's value."""
+
+
+@dataclass(frozen=True)
+class AgentLimits:
+    """What ends an agent that does not finish by itself. None: no limit."""
+
+    wall_seconds: float | None
+    """Time thinking: the clock stands still while a call of the agent's own waits for an Evaluation."""
+    idle_seconds: float | None
+    """Seconds without output, a session call or a running Evaluation."""
+    finish_grace_seconds: float
+    """Time to leave by itself once the Session is closed, so that it prints its totals."""
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class AgentTask:
+    """What the Host tells an integration of the one Run it is started for. Paths are as the agent will see them."""
+
+    workspace: Path
+    prompt: str
+    """What to do, in words; TASK.md in the workspace has the details."""
+    seed: int
+    """The agent's replicate."""
+    session_command: Sequence[str]
+    """argv of the session client inside the agent's sandbox; also on its PATH as `evopolicy-session`."""
+    python: Path
+    """Interpreter with the packages a Policy may import."""
+    staging: Path
+    """Where `Invocation.files` will be found."""
+    resumed: bool = False
+    """True when the Host was killed and this Run goes on: budget already spent stays spent."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """How to start an agent's process once. No secret's value is ever in it."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stdin: str = ""
+    """Written to standard input, which is then closed."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Read-only text files the Host lays under `AgentTask.staging`, by relative path."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Folders (Programs) the Host copies under `AgentTask.staging`, by relative path."""
+    packages: Sequence[str] = ()
+    """Importable Python packages it needs beside the Policy's own."""
+    readable: Sequence[Path] = ()
+    """Further paths it may read and execute: a CLI's installation."""
+    network: bool = False
+    """Whether it needs its provider's network."""
+
+
+class AgentIntegration(Protocol):
+    """Translates a Host-owned task into one invocation and reads what the agent printed. It runs nothing itself."""
+
+    @property
+    def identity(self) -> AgentIdentity: ...
+
+    @property
+    def program(self) -> str:
+        """Which of the Benchmark's Programs the workspace starts from: 'initial', 'random' or 'parametric'."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a new process can go on in a half-done Run (after the Host was killed)."""
+
+    def probe(self) -> Mapping[str, str]:
+        """Versions for the record. Raises AgentError, with the command that mends it, for what is missing."""
+
+    def invoke(self, task: AgentTask) -> Invocation: ...
+
+    def read(self, lines: Iterable[str]) -> Transcript:
+        """The transcript of a raw stream; what it does not know is kept and counted, never fatal."""
+
+
+class AgentProcess(Protocol):
+    """A started agent and everything it started."""
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code (negative: the signal), or None when it still runs after `seconds`."""
+
+    def last_output(self) -> float:
+        """`time.monotonic()` of the last bytes it printed."""
+
+    def stop(self) -> None:
+        """End it and everything it started, politely first. Idempotent."""
+
+
+class AgentLauncher(Protocol):
+    """Starts agents isolated; in execution/."""
+
+    @property
+    def isolation(self) -> Isolation: ...
+
+    def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
+        """Lay the files, start the process, return at once. Standard output and error stream to files in `site.logs`."""
+
+
+@dataclass(frozen=True)
+class AgentSite:
+    """The real places a launcher joins to the agent's view. Real paths, unlike AgentTask."""
+
+    workspace: Path
+    socket: Path
+    """The gateway's Unix socket."""
+    logs: Path
+    """Outside the workspace: `stdout.log`, `stderr.log`, `invocation.json`."""
+    prompt: str
+    seed: int
+    resumed: bool = False
+
+
+# --- Session -----------------------------------------------------------------------------------------------------
+
+SessionVerb = Literal["status", "check", "submit", "wait", "feedback", "finish"]
+SESSION_VERBS: tuple[SessionVerb, ...] = ("status", "check", "submit", "wait", "feedback", "finish")
+
+
+class SessionHandler(Protocol):
+    """What a gateway serves: the Kernel's Session."""
+
+    def handle(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer, a JSON object with at least `state`. Raises Refused. May block up to `block_seconds`."""
+
+
+class Gateway(Protocol):
+    """The Host's end of the agent's socket."""
+
+    def open(self, handler: SessionHandler) -> AbstractContextManager[Path]:
+        """Serve `handler` on a fresh Unix socket while the context is open; yields the socket's (short) path."""
+
+
+# --- Observers ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a Run is, many times a second; not part of any record."""
+
+    phase: Literal["starting", "session", "validation", "assessment", "done"]
+    episodes_done: int
+    """In this phase."""
+    episodes_total: int
+    submissions: int
+    best_score: float | None
+    """Best training score so far."""
+
+
+class Observer(Protocol):
+    """Told what happens; can neither fail nor slow a Run (what it raises is dropped)."""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """A journal line, after it was fsynced."""
+
+    def on_progress(self, progress: Progress) -> None: ...

@@ -1,0 +1,66 @@
+"""Transcript: what an agent did, in one form for all providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+StepSource = Literal["agent", "tool", "user", "system"]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    result: str | None = None
+    """None where the stream ended before it."""
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One message, with the tool calls it made."""
+
+    source: StepSource
+    text: str = ""
+    reasoning: str = ""
+    """Where the provider gives it."""
+    calls: tuple[ToolCall, ...] = ()
+    submission: int | None = None
+    """The Submission this step led to."""
+    seconds: float | None = None
+    """Since the agent started, where known."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Totals over the Run. None: the provider does not say."""
+
+    input_tokens: int | None = None
+    """Not read from a cache."""
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    output_tokens: int | None = None
+    """Reasoning included."""
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+    cost_is_estimate: bool = False
+    requests: int | None = None
+
+
+@dataclass(frozen=True)
+class Transcript:
+    steps: tuple[Step, ...] = ()
+    usage: Usage = Usage()
+    completed: bool = False
+    """The stream's own final event says success."""
+    error: str = ""
+    """The provider's own words where it did not."""
+    error_kind: Literal["", "rate_limit", "overload", "network", "authentication", "context", "refusal", "other"] = ""
+    session_id: str = ""
+    """What the provider needs to resume."""
+    unknown_events: Mapping[str, int] = field(default_factory=dict)
+    """Types of events the parser did not know, counted."""
+    malformed_lines: int = 0
