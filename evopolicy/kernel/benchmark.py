@@ -143,7 +143,7 @@ class Benchmark(Protocol):
 
     @property
     def programs(self) -> Mapping[str, Path]:
-        """Folders of Programs this Benchmark ships: 'initial' and 'random' always, 'parametric' where it makes sense."""
+        """Folders of Programs this Benchmark ships: 'initial' and 'random' always, 'parametric' where there is one."""
 
     def plan(self, split: Split, seed: int) -> Mapping[str, Value]:
         """The scenario of one Episode: a pure function of its arguments."""

@@ -1,4 +1,7 @@
-"""What can fail, one class per boundary. Every message says which key or file, which rule, what was found, what to do."""
+"""What can fail, one class per boundary.
+
+Every message says which key or file, which rule, what was found and what to do.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class PolicyContext:
     parameters: Mapping[str, Any]
     """The Benchmark's public parameters."""
     seed: int
-    """Opaque; the same for the same pool index, whatever the Program. `random` and `numpy.random` are seeded from it."""
+    """Opaque, the same for the same pool index. `random` and `numpy.random` are seeded from it."""
     max_steps: int
     """Steps after which the Episode is truncated."""
 
@@ -63,9 +63,7 @@ def bind(module: Any, context: PolicyContext) -> BoundPolicy:
         meta = {"parameters": dict(context.parameters), "seed": context.seed, "max_steps": context.max_steps}
         policy = cls(context.observation_space, context.action_space, meta)
         return _bind_object(policy, "class Policy", 0)
-    raise TypeError(
-        "policy.py defines neither make_policy(context) nor a class Policy(obs_space, action_space, env_meta)"
-    )
+    raise TypeError("policy.py has neither make_policy(context) nor class Policy(obs_space, action_space, env_meta)")
 
 
 def _bind_object(policy: Any, what: str, *reset_arguments: int) -> BoundPolicy:

@@ -192,7 +192,7 @@ class AgentLauncher(Protocol):
     def isolation(self) -> Isolation: ...
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
-        """Lay the files, start the process, return at once. Standard output and error stream to files in `site.logs`."""
+        """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Box:
     dtype: np.dtype[Any]
 
     def sample(self, rng: np.random.Generator | None = None) -> NDArray[Any]:
-        """Array of `shape` and `dtype`: uniform where bounded, else normal or shifted exponential, as Gymnasium draws."""
+        """Array: uniform where bounded, else normal or shifted exponential, as Gymnasium draws."""
         rng = _generator(rng)
         high = self.high if self.dtype.kind == "f" else self.high.astype("int64") + 1
         below, above = np.isfinite(self.low), np.isfinite(self.high)
@@ -228,7 +228,7 @@ def cast_action(space: Space, action: Any, *, clip: bool = False) -> tuple[Any, 
     """`(member, clipped)`: the member of `space` that `action` spells, as int, array, str, dict or tuple.
 
     Accepts any natural Python or NumPy spelling. Numbers are cast to the space's dtype and checked against the
-    bounds as that dtype holds them. With `clip`, a finite Box value outside its bounds is clipped and `clipped` is True.
+    bounds as that dtype holds them. With `clip`, a finite Box value out of bounds is clipped and `clipped` is True.
     Raises InvalidAction, saying what was expected and found, for anything else; nothing is repaired.
     """
     match space:

@@ -1,0 +1,204 @@
+"""Programs: immutable, content-addressed snapshots of a source tree with `policy.py` at its root."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evopolicy.kernel.errors import ProgramError, RecordError
+
+MAX_FILES = 1_000
+MAX_FILE_BYTES = 16 * 2**20
+MAX_TREE_BYTES = 64 * 2**20
+_DOMAIN = b"evopolicy/program/1"
+_LEFT_OUT = {".git", "__pycache__"}
+_RESERVED = set('<>:"|?*')
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files of one snapshot. Equal digests mean equal files."""
+
+    digest: str
+    """64 hex digits."""
+    files: Mapping[str, bytes]
+    """Contents by POSIX path relative to the root, in sorted order."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return sum(len(content) for content in self.files.values())
+
+
+def capture(folder: Path) -> Program:
+    """Snapshot the tree at `folder`. Raises ProgramError, naming path and rule, for what a Program may not hold."""
+    files = _read_tree(folder)
+    if "policy.py" not in files:
+        raise ProgramError(f"{folder.name}: policy.py is missing at the Program's root")
+    if _listing(folder) != {path: (len(content)) for path, content in files.items()}:
+        raise ProgramError(f"{folder.name}: the tree changed while it was read; submit again when nothing writes to it")
+    return Program(_digest(files), files)
+
+
+def _read_tree(folder: Path) -> dict[str, bytes]:
+    if folder.is_symlink() or not folder.is_dir():
+        raise ProgramError(f"{folder.name}: is not a folder")
+    files: dict[str, bytes] = {}
+    total = 0
+    for path in sorted(_listing(folder)):
+        content = _read_file(folder, path)
+        total += len(content)
+        if total > MAX_TREE_BYTES:
+            raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
+        files[path] = content
+    return files
+
+
+def _listing(folder: Path) -> dict[str, int]:
+    """Size of each file by relative path. Refuses what is not a regular file with a portable name."""
+    found: dict[str, int] = {}
+    folded: dict[str, str] = {}
+    stack = [(folder, "")]
+    while stack:
+        current, prefix = stack.pop()
+        for entry in sorted(os.scandir(current), key=lambda e: e.name):
+            if entry.name in _LEFT_OUT or entry.name.endswith(".pyc"):
+                continue
+            path = prefix + entry.name
+            _check_name(path, entry.name)
+            if (other := folded.setdefault(path.casefold(), path)) != path:
+                raise ProgramError(f"{path}: differs from {other} only in case; rename one")
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                stack.append((Path(entry.path), path + "/"))
+            elif stat.S_ISREG(mode):
+                found[path] = entry.stat(follow_symlinks=False).st_size
+            else:
+                kind = "a symlink" if stat.S_ISLNK(mode) else "a special file"
+                raise ProgramError(f"{_shown(path)}: is {kind}; a Program holds regular files only")
+            if len(found) > MAX_FILES:
+                raise ProgramError(f"{folder.name}: holds more than {MAX_FILES} files; make it smaller")
+            if len(folded) > 4 * MAX_FILES:
+                raise ProgramError(f"{folder.name}: holds more than {3 * MAX_FILES} folders; make it smaller")
+    return found
+
+
+def _check_name(path: str, name: str) -> None:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ProgramError(f"{_shown(path)}: the name is not UTF-8; rename it") from None
+    if unicodedata.normalize("NFC", name) != name:
+        raise ProgramError(f"{_shown(path)}: the name is not in Unicode form NFC; rename it")
+    if any(c == "\\" or unicodedata.category(c) == "Cc" or c in _RESERVED for c in name) or name.endswith((" ", ".")):
+        raise ProgramError(f"{_shown(path)}: the name is not portable (backslash, control or reserved character)")
+    if len(path) > 240:
+        raise ProgramError(f"{_shown(path[:60])}...: the path is longer than 240 characters; shorten it")
+
+
+def _shown(path: str) -> str:
+    return path.encode("unicode_escape", "surrogatepass").decode("ascii", "replace") if not path.isprintable() else path
+
+
+def _read_file(folder: Path, path: str) -> bytes:
+    """The bytes of a regular file, opened without following a link that took its place meanwhile."""
+    try:
+        handle = os.open(folder / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise ProgramError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it") from None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ProgramError(f"{path}: the tree changed while it was read; submit again when nothing writes to it")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ProgramError(f"{path}: is larger than {MAX_FILE_BYTES // 2**20} MiB; make it smaller")
+    return content
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over a domain tag and length-prefixed sorted paths and contents."""
+    hasher = hashlib.sha256(_DOMAIN)
+    for path in sorted(files):
+        for part in (path.encode(), files[path]):
+            hasher.update(len(part).to_bytes(8, "big"))
+            hasher.update(part)
+    return hasher.hexdigest()
+
+
+@dataclass(frozen=True)
+class ProgramStore:
+    """Stores each Program once, read-only, under `root/<first two digits>/<digest>/`."""
+
+    root: Path
+
+    def folder(self, digest: str) -> Path:
+        """Where the Program with `digest` lies (or would lie)."""
+        return self.root / digest[:2] / digest
+
+    def put(self, program: Program) -> Path:
+        """Store `program` and return its folder. Two Hosts may do so at once."""
+        target = self.folder(program.digest)
+        if target.is_dir():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=target.parent))
+        try:
+            _write_tree(staging, program.files)
+            staging.rename(target)
+        except OSError:
+            shutil.rmtree(staging, ignore_errors=True)
+            if not target.is_dir():
+                raise
+        return target
+
+    def get(self, digest: str) -> Program:
+        """The stored Program. Raises RecordError where it is missing or no longer has its digest."""
+        folder = self.folder(digest)
+        if not folder.is_dir():
+            raise RecordError(
+                f"Program {digest[:12]} is not in {self.root.name}/; restore it from where the Run was made"
+            )
+        files = {path: (folder / path).read_bytes() for path in sorted(_listing(folder))}
+        if _digest(files) != digest:
+            raise RecordError(f"Program {digest[:12]} was changed after it was stored; restore it")
+        return Program(digest, files)
+
+
+def _write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
+    for path, content in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        target.chmod(0o444)
+    folder.chmod(0o755)
+
+
+def diff(before: Program | None, after: Program) -> str:
+    """Unified diff of the text files; of others, one line that says they changed."""
+    old = before.files if before else {}
+    parts: list[str] = []
+    for path in sorted(set(old) | set(after.files)):
+        a, b = old.get(path), after.files.get(path)
+        if a == b:
+            continue
+        try:
+            lines = ((a or b"").decode().splitlines(True), (b or b"").decode().splitlines(True))
+        except UnicodeDecodeError:
+            parts.append(f"Binary file {path} differs\n")
+            continue
+        parts.extend(
+            line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+            for line in difflib.unified_diff(*lines, f"a/{path}", f"b/{path}")
+        )
+    return "".join(parts)

@@ -1,0 +1,77 @@
+"""Sweeps: a named list of cells, each one Run, under `output/sweeps/<name>/sweep.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.journal import write_durably
+
+SCHEMA = 1
+SWEEP = "sweep.json"
+CELL_STATUSES = ("pending", "running", "finished", "reused", "failed")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One Run of a sweep."""
+
+    run: str
+    """The Run's folder, relative to the output folder."""
+    entry: str
+    """As `RunRecord.entry`."""
+    benchmark: str
+    """Slug."""
+    seed: int
+    overrides: tuple[str, ...] = ()
+    """The overrides that make this cell."""
+    status: str = "pending"
+    """One of CELL_STATUSES; 'reused' is a Run that was finished before this sweep."""
+    error: str = ""
+    """One sentence, where it failed."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    schema: int
+    name: str
+    created: float
+    """Unix seconds."""
+    cells: tuple[Cell, ...]
+    suite: str = ""
+    tracking: Mapping[str, str] = field(default_factory=dict)
+    """What a tracker needs: 'uri', 'experiment', 'artifacts'."""
+
+
+def sweep_folder(output: Path, name: str) -> Path:
+    return output / "sweeps" / name
+
+
+def write_sweep(output: Path, sweep: Sweep) -> None:
+    folder = sweep_folder(output, sweep.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(msgspec.to_builtins(sweep), indent=2) + "\n"
+    write_durably(folder / SWEEP, text.encode())
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """The sweep in `folder`. Raises RecordError, naming the file, for one that is missing, corrupt or of another schema."""
+    path = folder / SWEEP
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RecordError(f"{folder}: has no {SWEEP}, so it is no sweep's folder") from None
+    except (ValueError, OSError) as error:
+        raise RecordError(f"{path}: cannot be read ({error}); run the sweep again") from None
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != SCHEMA:
+        raise RecordError(f"{path}: schema {schema!r} is unknown, this evopolicy reads schema {SCHEMA}")
+    try:
+        return msgspec.convert(value, Sweep)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{path}: is corrupt ({error}); run the sweep again") from None
