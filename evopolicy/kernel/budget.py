@@ -43,7 +43,7 @@ class Budget:
         """Raises ConfigError for a combination that makes no sense with a training pool of `pool_size` Episodes."""
         if self.per_submission is not None and self.per_submission > pool_size:
             raise ConfigError(
-                f"budget.per_submission: the cap {self.per_submission} is above the pool's {pool_size} training Episodes; "
+                f"budget.per_submission: the cap {self.per_submission} is above the pool's {pool_size} Episodes; "
                 "lower it or raise pool.training"
             )
         reach = self.submissions * self.cap(pool_size)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.values import Value
+
+if TYPE_CHECKING:
+    from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
+    from evopolicy.kernel.ports import Executor
 
 FailureKind = Literal[
     "exception",  # the Program raised
@@ -116,3 +123,107 @@ def failure_counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """How many Episodes failed, by kind, in the order of FAILURE_KINDS."""
     counts = Counter(outcome.failure.kind for outcome in outcomes if outcome.failure)
     return {kind: counts[kind] for kind in FAILURE_KINDS if counts[kind]}
+
+
+# --- Program x Episodes -> Evaluation ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One Episode with its score: a line of the record's Episode files."""
+
+    score: float
+    """Finite; higher is better."""
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A Program on Episodes, in the order they were asked for."""
+
+    graded: tuple[Graded, ...]
+    results: tuple[EpisodeResult, ...]
+    """As the Executor gave them, traces included."""
+    retried: int
+    """Episodes that were tried again after a fault."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(graded.outcome for graded in self.graded)
+
+    @property
+    def score(self) -> float:
+        """Mean of the Episode scores."""
+        return math.fsum(graded.score for graded in self.graded) / len(self.graded)
+
+    @property
+    def policy_seconds(self) -> float:
+        return math.fsum(result.policy_seconds for result in self.results)
+
+
+class EpisodeFault(ExecutionError):
+    """Episodes that still fault after every retry; what to know of the first is in the text."""
+
+
+def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
+    """Score `outcome`. An Episode the Policy failed in scores the lower of the declared failure score and its return.
+
+    Raises EpisodeFault for a score that is not finite.
+    """
+    if outcome.failure is not None:
+        score = min(benchmark.spec.failure_score, outcome.episode_return)
+    else:
+        score = float(benchmark.score(outcome))
+    if not math.isfinite(score):
+        raise EpisodeFault(f"Episode {outcome.index}: the score {score} is not finite, so it is no result")
+    return Graded(score, outcome)
+
+
+def evaluate_program(
+    executor: Executor,
+    benchmark: Benchmark,
+    program: Path,
+    episodes: Sequence[EpisodeSpec],
+    *,
+    retries: int,
+    traces: Path | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluation:
+    """Run and grade `episodes`; those that fault are tried again with the same seeds, up to `retries` times.
+
+    `progress` gets the number of Episodes done. Raises EpisodeFault when faults remain, else ExecutionError.
+    """
+    done: dict[int, EpisodeResult] = {}
+    left = list(episodes)
+    faults: list[EpisodeResult] = []
+    retried = 0
+    for attempt in range(retries + 1):
+        if not left:
+            break
+        retried += len(left) if attempt else 0
+        finished = len(done)
+        ended = count(finished + 1)
+        results = executor.evaluate(program, left, traces=traces, progress=lambda _: progress(next(ended)))  # noqa: B023
+        done.update({result.index: result for result in results if result.fault is None})
+        faults = [result for result in results if result.fault is not None]
+        progress(len(done))
+        left = [episode for episode in left if episode.index not in done]
+    if faults and left:
+        raise EpisodeFault(_fault_text(faults, retries))
+    ordered = tuple(done[episode.index] for episode in episodes)
+    return Evaluation(tuple(grade(benchmark, _outcome(result)) for result in ordered), ordered, retried)
+
+
+def _outcome(result: EpisodeResult) -> Outcome:
+    if result.outcome is None:
+        raise ExecutionError(f"Episode {result.index}: the engine returned neither an outcome nor a fault")
+    return result.outcome
+
+
+def _fault_text(faults: Sequence[EpisodeResult], retries: int) -> str:
+    first = faults[0]
+    fault = first.fault or Fault("engine", "unknown")
+    return (
+        f"{len(faults)} of the Episodes faulted {retries + 1} times; Episode {first.index}: "
+        f"{fault.kind} fault: {fault.message}"
+    )

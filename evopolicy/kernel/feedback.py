@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+import json
+import os
+import re
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from evopolicy.kernel.errors import BenchmarkError
+from evopolicy.kernel.evaluation import Evaluation, Graded, failure_counts
+from evopolicy.kernel.journal import sync_folder, write_durably
+from evopolicy.kernel.values import Value, public
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 Retention = Literal["permanent", "bulk"]
 Visibility = Literal["score", "summary", "episodes", "full"]
@@ -25,3 +37,187 @@ class Artifact:
     """'bulk' artifacts may be evicted, oldest Submission first, when they exceed their budget."""
     episode: int | None = None
     """Public index it belongs to, where it belongs to one."""
+
+
+FEEDBACK = "feedback.json"
+MAX_ARTIFACTS = 4_096
+MAX_ARTIFACT_BYTES = 64 * 2**20
+OUTPUT_CHARACTERS = 2_000
+"""Of a Policy's output inside feedback.json; the rest is in `output/<index>.txt`."""
+
+
+def compose(
+    visibility: str,
+    submission: int,
+    program: str,
+    evaluation: Evaluation,
+    summary: Mapping[str, Value],
+    artifacts: Sequence[Artifact] = (),
+) -> dict[str, Any]:
+    """The content of one Submission's feedback.json, cut to `visibility`.
+
+    `score`: the score and how many Episodes failed, by kind. `summary`: and the Benchmark's aggregates. `episodes`:
+    and per index return, length, ending, measures, the Policy's traceback and output. `full`: and the artifacts.
+    Raises ValueRefused where the Benchmark's part is not public.
+    """
+    content: dict[str, Any] = {
+        "submission": submission,
+        "program": program,
+        "score": evaluation.score,
+        "episodes": len(evaluation.graded),
+        "failed_episodes": failure_counts(evaluation.outcomes),
+    }
+    level = VISIBILITIES.index(visibility)
+    if level >= 1:
+        content["summary"] = dict(summary)
+    if level >= 2:
+        content["by_episode"] = [_episode(graded) for graded in evaluation.graded]
+    if level >= 3:
+        content["artifacts"] = [_artifact(artifact) for artifact in artifacts]
+    public(content, "feedback")
+    return content
+
+
+def _episode(graded: Graded) -> dict[str, Any]:
+    outcome = graded.outcome
+    row: dict[str, Any] = {
+        "index": outcome.index,
+        "score": graded.score,
+        "return": outcome.episode_return,
+        "length": outcome.length,
+        "ending": outcome.ending,
+        "measures": dict(outcome.measures),
+    }
+    if outcome.clipped:
+        row["clipped_actions"] = outcome.clipped
+    if failure := outcome.failure:
+        row["failure"] = {key: value for key, value in asdict(failure).items() if value is not None and value != ""}
+    if text := outcome.output.text:
+        row["output"] = text if len(text) <= OUTPUT_CHARACTERS else text[:OUTPUT_CHARACTERS] + "..."
+        if outcome.output.omitted_bytes or len(text) > OUTPUT_CHARACTERS:
+            row["output_file"] = output_name(outcome.index)
+            row["output_omitted_bytes"] = outcome.output.omitted_bytes
+    return row
+
+
+def output_name(index: int) -> str:
+    """Where the kept output of an Episode lies inside its Feedback, when feedback.json shows only its beginning."""
+    return f"output/{index:04d}.txt"
+
+
+def _artifact(artifact: Artifact) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "file": artifact.name,
+        "media_type": artifact.media_type,
+        "retention": artifact.retention,
+        "bytes": artifact.path.stat().st_size,
+    }
+    if artifact.episode is not None:
+        row["episode"] = artifact.episode
+    return row
+
+
+def check_artifacts(artifacts: Sequence[Artifact], asked: Collection[int]) -> None:
+    """Raises BenchmarkError for artifacts out of bounds: names, count, size, or an Episode that was not asked for."""
+    if len(artifacts) > MAX_ARTIFACTS:
+        raise BenchmarkError(f"feedback: {len(artifacts)} artifacts, at most {MAX_ARTIFACTS} are allowed")
+    names: set[str] = set()
+    for artifact in artifacts:
+        parts = PurePosixPath(artifact.name).parts
+        if not _NAME.fullmatch(artifact.name) or ".." in parts or artifact.name in (FEEDBACK, *names):
+            raise BenchmarkError(
+                f"feedback: the artifact name '{artifact.name}' is taken or not a portable relative path"
+            )
+        names.add(artifact.name)
+        if artifact.path.stat().st_size > MAX_ARTIFACT_BYTES:
+            raise BenchmarkError(f"feedback: {artifact.name} exceeds {MAX_ARTIFACT_BYTES // 2**20} MiB")
+        if artifact.episode is not None and artifact.episode not in asked:
+            raise BenchmarkError(
+                f"feedback: {artifact.name} names Episode {artifact.episode}, which was not submitted on"
+            )
+
+
+def publish(target: Path, content: Mapping[str, Any], evaluation: Evaluation, artifacts: Sequence[Artifact]) -> None:
+    """Lay one Submission's Feedback at the folder `target`: staged, fsynced, renamed, so that it is whole or absent."""
+    staging = target.with_name(f".{target.name}.staging")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    write_durably(staging / FEEDBACK, json.dumps(content, indent=2).encode() + b"\n")
+    if "by_episode" in content:
+        for outcome in evaluation.outcomes:
+            if outcome.output.omitted_bytes or len(outcome.output.text) > OUTPUT_CHARACTERS:
+                _lay(staging / output_name(outcome.index), outcome.output.text.encode("utf-8", "replace"))
+    for artifact in artifacts:
+        _lay(staging / artifact.name, artifact.path.read_bytes())
+    shutil.rmtree(target, ignore_errors=True)
+    staging.rename(target)
+    sync_folder(target.parent)
+
+
+def _lay(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, content)
+
+
+def copy_feedback(source: Path, folder: Path, name: str) -> None:
+    """Lay a copy of the Feedback at `source` as `folder/name` in the agent's workspace, whole or not at all.
+
+    The agent can rearrange its workspace meanwhile: the copy is made outside it and moved in by descriptor, so that a
+    link put in the way is never followed. Where the agent spoiled `folder` itself it gets no copy, and the
+    `feedback` verb still answers.
+    """
+    staging = source.with_name(f".{name}.copy")
+    shutil.rmtree(staging, ignore_errors=True)
+    shutil.copytree(source, staging)
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        shutil.rmtree(staging, ignore_errors=True)
+        return
+    try:
+        os.rename(staging, name, dst_dir_fd=handle)
+        os.fsync(handle)
+    except OSError:
+        shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        os.close(handle)
+
+
+def discard_copy(folder: Path, name: str, artifact: str) -> None:
+    """Remove an evicted artifact from the agent's copy, following no link; a spoiled copy is left alone."""
+    handles: list[int] = []
+    try:
+        handles.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+        *folders, file = (name, *PurePosixPath(artifact).parts)
+        for part in folders:
+            handles.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handles[-1]))
+        os.unlink(file, dir_fd=handles[-1])
+    except OSError:
+        pass
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def evict(folders: Sequence[Path], budget_bytes: int) -> list[tuple[str, str]]:
+    """Remove bulk artifacts, oldest Submission first, until all of `folders` hold at most `budget_bytes` of them.
+
+    `folders` are Feedback folders from oldest to newest; the newest is never touched. Returns what was removed as
+    (Submission's folder, artifact); feedback.json keeps naming it.
+    """
+    bulk = [(folder, name, size) for folder in folders for name, size in _bulk(folder)]
+    total = sum(size for _, _, size in bulk)
+    removed: list[tuple[str, str]] = []
+    for folder, name, size in bulk:
+        if total <= budget_bytes or folder == folders[-1]:
+            break
+        (folder / name).unlink(missing_ok=True)
+        total -= size
+        removed.append((folder.parent.name, name))
+    return removed
+
+
+def _bulk(folder: Path) -> list[tuple[str, int]]:
+    content = json.loads((folder / FEEDBACK).read_bytes())
+    named = [row["file"] for row in content.get("artifacts", ()) if row["retention"] == "bulk"]
+    return [(name, (folder / name).stat().st_size) for name in named if (folder / name).exists()]

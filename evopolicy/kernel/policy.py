@@ -54,7 +54,7 @@ class BoundPolicy:
 
 
 def bind(module: Any, context: PolicyContext) -> BoundPolicy:
-    """The Policy that `module` (an imported `policy.py`) makes for `context`. Raises TypeError where it has neither form."""
+    """The Policy that `module` (an imported `policy.py`) makes for `context`. Raises TypeError where there is none."""
     make = getattr(module, "make_policy", None)
     if callable(make):
         return _bind_object(make(context), "the object make_policy returned")

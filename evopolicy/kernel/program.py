@@ -9,7 +9,8 @@ import shutil
 import stat
 import tempfile
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,57 +39,81 @@ class Program:
         return sum(len(content) for content in self.files.values())
 
 
-def capture(folder: Path) -> Program:
-    """Snapshot the tree at `folder`. Raises ProgramError, naming path and rule, for what a Program may not hold."""
-    files = _read_tree(folder)
-    if "policy.py" not in files:
-        raise ProgramError(f"{folder.name}: policy.py is missing at the Program's root")
-    if _listing(folder) != {path: (len(content)) for path, content in files.items()}:
-        raise ProgramError(f"{folder.name}: the tree changed while it was read; submit again when nothing writes to it")
+def capture(folder: Path, beneath: Path | None = None) -> Program:
+    """Snapshot the tree at `folder`. Raises ProgramError, naming path and rule, for what a Program may not hold.
+
+    With `beneath`, `folder` is relative to it and no link on the way from there is followed.
+    """
+    name = folder.name or "."
+    try:
+        with _open_folder(folder, beneath) as handle:
+            files = _read_tree(handle, name)
+            if "policy.py" not in files:
+                raise ProgramError(f"{name}: policy.py is missing at the Program's root")
+            again = _read_tree(handle, name)
+    except OSError as error:
+        path = Path(error.filename).name if isinstance(error.filename, str) and error.filename != "." else name
+        raise ProgramError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it") from None
+    if files != again:
+        raise ProgramError(f"{name}: the tree changed while it was read; submit again when nothing writes to it")
     return Program(_digest(files), files)
 
 
-def _read_tree(folder: Path) -> dict[str, bytes]:
-    if folder.is_symlink() or not folder.is_dir():
-        raise ProgramError(f"{folder.name}: is not a folder")
+@contextmanager
+def _open_folder(folder: Path, beneath: Path | None) -> Iterator[int]:
+    """A descriptor of `folder`, opened part by part from `beneath` so that no part can be a link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    handles = [os.open(beneath if beneath is not None else folder, flags)]
+    try:
+        for part in folder.parts if beneath is not None else ():
+            handles.append(os.open(part, flags, dir_fd=handles[-1]))
+        yield handles[-1]
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _read_tree(tree: int, title: str) -> dict[str, bytes]:
+    """Contents by relative path, sorted. Walks by descriptors: no link put in a folder's place is ever followed."""
     files: dict[str, bytes] = {}
-    total = 0
-    for path in sorted(_listing(folder)):
-        content = _read_file(folder, path)
-        total += len(content)
-        if total > MAX_TREE_BYTES:
-            raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
-        files[path] = content
-    return files
-
-
-def _listing(folder: Path) -> dict[str, int]:
-    """Size of each file by relative path. Refuses what is not a regular file with a portable name."""
-    found: dict[str, int] = {}
     folded: dict[str, str] = {}
-    stack = [(folder, "")]
-    while stack:
-        current, prefix = stack.pop()
-        for entry in sorted(os.scandir(current), key=lambda e: e.name):
-            if entry.name in _LEFT_OUT or entry.name.endswith(".pyc"):
+    total = 0
+    for root, folders, names, handle in os.fwalk(".", onerror=_raise, dir_fd=tree):
+        prefix = "" if root == "." else Path(root).as_posix() + "/"
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in [*folders, *sorted(names)]:
+            if name in _LEFT_OUT or name.endswith(".pyc"):
                 continue
-            path = prefix + entry.name
-            _check_name(path, entry.name)
+            path = prefix + name
+            _check_name(path, name)
             if (other := folded.setdefault(path.casefold(), path)) != path:
                 raise ProgramError(f"{path}: differs from {other} only in case; rename one")
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                stack.append((Path(entry.path), path + "/"))
-            elif stat.S_ISREG(mode):
-                found[path] = entry.stat(follow_symlinks=False).st_size
-            else:
-                kind = "a symlink" if stat.S_ISLNK(mode) else "a special file"
-                raise ProgramError(f"{_shown(path)}: is {kind}; a Program holds regular files only")
-            if len(found) > MAX_FILES:
-                raise ProgramError(f"{folder.name}: holds more than {MAX_FILES} files; make it smaller")
             if len(folded) > 4 * MAX_FILES:
-                raise ProgramError(f"{folder.name}: holds more than {3 * MAX_FILES} folders; make it smaller")
-    return found
+                raise ProgramError(f"{title}: holds more than {3 * MAX_FILES} folders; make it smaller")
+            if _is_folder(handle, path, name):
+                continue
+            files[path] = _read_file(handle, path, name)
+            total += len(files[path])
+            if len(files) > MAX_FILES:
+                raise ProgramError(f"{title}: holds more than {MAX_FILES} files; make it smaller")
+            if total > MAX_TREE_BYTES:
+                raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
+    return dict(sorted(files.items()))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_folder(handle: int, path: str, name: str) -> bool:
+    """Raises ProgramError for what is neither a folder nor a regular file."""
+    mode = os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode
+    if stat.S_ISDIR(mode):
+        return True
+    if not stat.S_ISREG(mode):
+        kind = "a symlink" if stat.S_ISLNK(mode) else "a special file"
+        raise ProgramError(f"{_shown(path)}: is {kind}; a Program holds regular files only")
+    return False
 
 
 def _check_name(path: str, name: str) -> None:
@@ -108,13 +133,9 @@ def _shown(path: str) -> str:
     return path.encode("unicode_escape", "surrogatepass").decode("ascii", "replace") if not path.isprintable() else path
 
 
-def _read_file(folder: Path, path: str) -> bytes:
+def _read_file(handle: int, path: str, name: str) -> bytes:
     """The bytes of a regular file, opened without following a link that took its place meanwhile."""
-    try:
-        handle = os.open(folder / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise ProgramError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it") from None
-    with os.fdopen(handle, "rb") as file:
+    with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ProgramError(f"{path}: the tree changed while it was read; submit again when nothing writes to it")
         content = file.read(MAX_FILE_BYTES + 1)
@@ -166,7 +187,11 @@ class ProgramStore:
             raise RecordError(
                 f"Program {digest[:12]} is not in {self.root.name}/; restore it from where the Run was made"
             )
-        files = {path: (folder / path).read_bytes() for path in sorted(_listing(folder))}
+        try:
+            with _open_folder(folder, None) as handle:
+                files = _read_tree(handle, folder.name)
+        except (ProgramError, OSError) as error:
+            raise RecordError(f"Program {digest[:12]} cannot be read ({error}); restore it") from None
         if _digest(files) != digest:
             raise RecordError(f"Program {digest[:12]} was changed after it was stored; restore it")
         return Program(digest, files)
@@ -182,6 +207,15 @@ def _write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
             os.fsync(file.fileno())
         target.chmod(0o444)
     folder.chmod(0o755)
+
+
+def link_program(folder: Path, store: ProgramStore, digest: str) -> None:
+    """Link a stored Program from a Run's `programs/`, relative, so that the output folder can be moved."""
+    link = folder / "programs" / digest
+    if link.is_symlink() or link.exists():
+        return
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.relpath(store.folder(digest).resolve(), link.parent.resolve()))
 
 
 def diff(before: Program | None, after: Program) -> str:

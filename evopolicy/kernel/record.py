@@ -1,21 +1,22 @@
-"""The Run's folder: what it holds, what its journal adds up to, and how it is loaded."""
+"""The Run's folder: what defines it, and how it is written and loaded."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.budget import Account, Budget
+from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.journal import Event, read_journal, write_durably
-from evopolicy.kernel.pool import PoolConfig, parse_selector
+from evopolicy.kernel.journal import read_journal, write_durably
+from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentIdentity
-from evopolicy.kernel.selection import Measurement, SelectionConfig
+from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.state import ResultState, RunState, fold
 
 SCHEMA = 1
 RECORD = "record.json"
@@ -80,195 +81,6 @@ class RunRecord:
     def entry(self) -> str:
         """The name under which tables compare it: the agent's label times every swept axis but seed and Benchmark."""
         return " ".join([self.agent.label, *(f"{key}={value}" for key, value in sorted(self.axes.items()))])
-
-
-@dataclass(frozen=True)
-class SubmissionState:
-    """One Submission, as far as the journal tells."""
-
-    id: int
-    """From 1."""
-    program: str
-    indices: tuple[int, ...]
-    status: str = "running"
-    """'running', 'published' or 'failed' (an engine fault; its units stay spent)."""
-    score: float | None = None
-    failures: Mapping[str, int] = field(default_factory=dict)
-    """Failed Episodes by kind."""
-    reason: str = ""
-    units_used: int = 0
-    """Episode units of the Run consumed up to and with this one."""
-    time: float = 0.0
-    wall_seconds: float = 0.0
-    policy_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class ResultState:
-    """Selection and Assessment under one `result_key`."""
-
-    validation: Mapping[str, Measurement] = field(default_factory=dict)
-    """By Program digest."""
-    selected: str | None = None
-    selected_submission: int | None = None
-    """None for the initial Program."""
-    assessment: Measurement | None = None
-    ended: bool = False
-    valid: bool | None = None
-    reasons: tuple[str, ...] = ()
-    """Why it is invalid, or what is to be known of it ('nothing_published')."""
-    wall_seconds: Mapping[str, float] = field(default_factory=dict)
-    """'validation', 'assessment'."""
-
-
-@dataclass(frozen=True)
-class RunState:
-    """Everything a Run's journal adds up to."""
-
-    submissions: tuple[SubmissionState, ...] = ()
-    closed_by: str = ""
-    """'' while the Session is open; 'finish', 'budget', or why the Host closed it."""
-    named: tuple[int, ...] = ()
-    """Submissions the agent's `finish` named."""
-    agent_attempts: int = 0
-    agent_ended: str = ""
-    """Terminal reason: 'finished', 'exited', 'crashed', 'wall_time', 'idle', 'provider', 'host_killed', ..."""
-    agent_exit_code: int | None = None
-    thinking_seconds: float = 0.0
-    evaluating_seconds: float = 0.0
-    usage: Mapping[str, Any] = field(default_factory=dict)
-    candidates: tuple[int, ...] | None = None
-    """Handed off; None before the handoff."""
-    handoff_reasons: tuple[str, ...] = ()
-    refusals: int = 0
-    results: Mapping[str, ResultState] = field(default_factory=dict)
-
-    @property
-    def published(self) -> tuple[SubmissionState, ...]:
-        return tuple(s for s in self.submissions if s.status == "published")
-
-    @property
-    def pending(self) -> SubmissionState | None:
-        """A Submission that was charged and has no outcome yet."""
-        return next((s for s in self.submissions if s.status == "running"), None)
-
-    def account(self, budget: Budget, pool_size: int) -> Account:
-        units = sum(len(s.indices) for s in self.submissions)
-        return Account(budget, pool_size, len(self.submissions), units)
-
-
-def fold(events: Iterable[Event]) -> RunState:
-    """The state `events` add up to. Raises RecordError for an event of an unknown type."""
-    state = RunState()
-    for event in events:
-        step = _STEPS.get(event["event"])
-        if step is None:
-            raise RecordError(
-                f"journal: line {event['n'] + 1} has the unknown event '{event['event']}'; update evopolicy"
-            )
-        try:
-            state = step(state, event)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"journal: line {event['n'] + 1} ('{event['event']}') is corrupt: {error!r}") from None
-    return state
-
-
-def _unchanged(state: RunState, _: Event) -> RunState:
-    return state
-
-
-def _refused(state: RunState, _: Event) -> RunState:
-    return replace(state, refusals=state.refusals + 1)
-
-
-def _reserved(state: RunState, event: Event) -> RunState:
-    used = (state.submissions[-1].units_used if state.submissions else 0) + event["units"]
-    indices = parse_selector(event["selector"], 10**9)
-    submission = SubmissionState(event["submission"], event["program"], indices, units_used=used, time=event["time"])
-    return replace(state, submissions=(*state.submissions, submission))
-
-
-def _settled(state: RunState, event: Event) -> RunState:
-    status = "published" if event["event"] == "published" else "failed"
-    update = {k: event[k] for k in ("score", "failures", "reason", "wall_seconds", "policy_seconds") if k in event}
-    submissions = tuple(
-        replace(s, status=status, time=event["time"], **update) if s.id == event["submission"] else s
-        for s in state.submissions
-    )
-    return replace(state, submissions=submissions)
-
-
-def _closed(state: RunState, event: Event) -> RunState:
-    return replace(state, closed_by=event["by"], named=tuple(event["named"]))
-
-
-def _agent_started(state: RunState, event: Event) -> RunState:
-    return replace(state, agent_attempts=event["attempt"])
-
-
-def _agent_ended(state: RunState, event: Event) -> RunState:
-    return replace(
-        state,
-        agent_ended=event["reason"],
-        agent_exit_code=event.get("exit_code"),
-        thinking_seconds=state.thinking_seconds + event.get("thinking_seconds", 0.0),
-        evaluating_seconds=state.evaluating_seconds + event.get("evaluating_seconds", 0.0),
-        usage=event.get("usage") or state.usage,
-    )
-
-
-def _handoff(state: RunState, event: Event) -> RunState:
-    return replace(state, candidates=tuple(event["candidates"]), handoff_reasons=tuple(event["reasons"]))
-
-
-def _in_result(state: RunState, event: Event, **changes: Any) -> RunState:
-    old = state.results.get(event["result"], ResultState())
-    return replace(state, results={**state.results, event["result"]: replace(old, **changes)})
-
-
-def _timed(state: RunState, event: Event, phase: str) -> dict[str, float]:
-    old = state.results.get(event["result"], ResultState()).wall_seconds
-    return {**old, phase: old.get(phase, 0.0) + event.get("wall_seconds", 0.0)}
-
-
-def _validated(state: RunState, event: Event) -> RunState:
-    old = state.results.get(event["result"], ResultState())
-    measured = {**old.validation, event["program"]: msgspec.convert(event["measurement"], Measurement)}
-    return _in_result(state, event, validation=measured, wall_seconds=_timed(state, event, "validation"))
-
-
-def _selected(state: RunState, event: Event) -> RunState:
-    return _in_result(state, event, selected=event["program"], selected_submission=event["submission"])
-
-
-def _assessed(state: RunState, event: Event) -> RunState:
-    measured = msgspec.convert(event["measurement"], Measurement)
-    return _in_result(state, event, assessment=measured, wall_seconds=_timed(state, event, "assessment"))
-
-
-def _ended(state: RunState, event: Event) -> RunState:
-    return _in_result(state, event, ended=True, valid=event["valid"], reasons=tuple(event["reasons"]))
-
-
-_STEPS: dict[str, Any] = {
-    "opened": _unchanged,
-    "resumed": _unchanged,
-    "agent_started": _agent_started,
-    "refused": _refused,
-    "reserved": _reserved,
-    "published": _settled,
-    "submission_failed": _settled,
-    "evicted": _unchanged,
-    "closed": _closed,
-    "agent_ended": _agent_ended,
-    "handoff": _handoff,
-    "validated": _validated,
-    "selected": _selected,
-    "assessed": _assessed,
-    "fault": _unchanged,
-    "ended": _ended,
-}
-"""What each journal event does. The write order and content are in session.py and run.py."""
 
 
 @dataclass(frozen=True)

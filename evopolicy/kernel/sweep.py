@@ -60,7 +60,7 @@ def write_sweep(output: Path, sweep: Sweep) -> None:
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """The sweep in `folder`. Raises RecordError, naming the file, for one that is missing, corrupt or of another schema."""
+    """The sweep in `folder`. Raises RecordError where it is missing, corrupt or of another schema."""
     path = folder / SWEEP
     try:
         value = json.loads(path.read_bytes())

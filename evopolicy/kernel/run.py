@@ -1,0 +1,307 @@
+"""The Run: a Session with an agent, handoff, Validation, selection and Assessment; from wherever the journal ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from evopolicy.kernel.attendance import AgentEnd, Attendance, attend
+from evopolicy.kernel.benchmark import EpisodeSpec, Split
+from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
+from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
+from evopolicy.kernel.journal import Event, Journal
+from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer, Progress
+from evopolicy.kernel.program import link_program
+from evopolicy.kernel.record import Run, RunRecord, load_run, write_record
+from evopolicy.kernel.selection import Candidate, Measurement, measure, select
+from evopolicy.kernel.session import Session, SessionSite
+from evopolicy.kernel.state import Ledger, ResultState, RunState
+from evopolicy.kernel.submission import read_graded, write_graded
+
+NOTHING_PUBLISHED = "nothing_published"
+PROVIDER = "provider"
+HOST_KILLED = "host_killed"
+ENGINE_FAULT = "engine_fault"
+NOT_STARTED = "not_started"
+RESTARTABLE = frozenset({PROVIDER, NOT_STARTED})
+"""Ends after which a Run that goes on starts its agent again."""
+VALID_DESPITE = frozenset({NOTHING_PUBLISHED})
+"""Reasons that are noted beside a valid result; every other reason keeps a Run out of tables."""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Everything a Run is made of, built before anything is spent."""
+
+    record: RunRecord
+    folder: Path
+    site: SessionSite
+    agent: AgentIntegration
+    launcher: AgentLauncher
+    gateway: Gateway
+    limits: AgentLimits
+    prompt: str
+    agent_retries: int
+    backoff_seconds: float
+    prepare_workspace: Callable[[Path], None]
+    """Lays what the agent finds, given the gateway's socket; leaves what a resumed agent has written."""
+    observers: Sequence[Observer] = ()
+
+
+def run(plan: RunPlan) -> Run:
+    """Run `plan`, or go on where its journal ends. A finished Run is returned as it is.
+
+    Raises ExecutionError where Validation or Assessment cannot be completed, and what the disk raises; the Run then
+    stays resumable and nothing is lost.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    watch = _Watch(plan.observers)
+    journal = Journal(plan.folder, watch.event)
+    try:
+        ledger = Ledger(journal)
+        _open(plan, ledger, journal)
+        if ledger.state.candidates is None:
+            _session(plan, ledger, watch)
+        _result(plan, ledger, watch)
+        watch.progress("done", 0, 0)
+    finally:
+        journal.close()
+    return load_run(plan.folder)
+
+
+def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
+    link_program(plan.folder, plan.site.store, plan.record.initial_program)
+    if not journal.events:
+        write_record(plan.folder, plan.record)
+        ledger.append("opened", key=plan.record.key)
+    elif not _ended(plan, ledger.state):
+        # The record follows the newest config: selection and Assessment may have been set anew.
+        write_record(plan.folder, replace(load_run(plan.folder).record, **_result_part(plan.record)))
+        ledger.append("resumed", result=plan.record.result_key)
+
+
+def _result_part(record: RunRecord) -> dict[str, Any]:
+    return {
+        "result_key": record.result_key,
+        "selection": record.selection,
+        "pool": record.pool,
+        "config": record.config,
+    }
+
+
+def _ended(plan: RunPlan, state: RunState) -> bool:
+    return state.results.get(plan.record.result_key, ResultState()).ended
+
+
+# --- Session and handoff -----------------------------------------------------------------------------------------
+
+
+def _session(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
+    watch.state = lambda: ledger.state
+    session = Session(plan.site, ledger, lambda done, total: watch.progress("session", done, total))
+    try:
+        session.recover()
+        reasons = [] if session.finished else _agent_part(plan, session, ledger)
+        session.settle()
+    except BaseException:
+        session.abandon()
+        raise
+    if session.failure is not None:
+        raise session.failure
+    session.close(ledger.state.agent_ended or "budget")
+    _hand_off(plan, ledger, reasons)
+
+
+def _agent_part(plan: RunPlan, session: Session, ledger: Ledger) -> list[str]:
+    """Start the agent where that is still to be done. Returns the reasons that make the Run invalid."""
+    state = ledger.state
+    if state.agent_ended and state.agent_ended not in RESTARTABLE:
+        return []
+    if state.agent_attempts and not state.agent_ended and not plan.agent.resumes:
+        ledger.append("agent_ended", reason=HOST_KILLED)
+        return [HOST_KILLED]
+    return _with_agent(plan, session, ledger)
+
+
+def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> list[str]:
+    """Attend the agent until it has ended for good."""
+    logs, prompt, seed = plan.folder / "agent", plan.prompt, plan.record.seed
+    attendance = Attendance(plan.agent, plan.launcher, plan.site.workspace, logs, prompt, seed, plan.limits)
+    with plan.gateway.open(session) as socket:
+        plan.prepare_workspace(socket)
+        for retry in range(plan.agent_retries + 1):
+            attempt = ledger.state.agent_attempts + 1
+            ledger.append("agent_started", attempt=attempt)
+            try:
+                end = attend(attendance, session, socket, attempt, ledger.state.thinking_seconds)
+            except EvoPolicyError:
+                ledger.append("agent_ended", reason=NOT_STARTED)
+                raise
+            session.settle()
+            ledger.append("agent_ended", **_end_event(end))
+            if end.reason != PROVIDER or session.finished or session.failure is not None:
+                return []
+            if retry < plan.agent_retries:
+                time.sleep(plan.backoff_seconds * 2**retry)
+    return [PROVIDER]
+
+
+def _end_event(end: AgentEnd) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.to_builtins(end).items() if value is not None}
+
+
+def _hand_off(plan: RunPlan, ledger: Ledger, reasons: list[str]) -> None:
+    state = ledger.state
+    published = [s.id for s in state.published]
+    named = list(state.named) or published[-1:]
+    candidates = named if plan.site.budget.candidates == "named" else published
+    if not candidates:
+        reasons = [*reasons, NOTHING_PUBLISHED]
+    if any(s.status == "failed" for s in state.submissions):
+        reasons = [*reasons, ENGINE_FAULT]
+    ledger.append("handoff", candidates=candidates, reasons=reasons)
+
+
+# --- Validation, selection, Assessment -----------------------------------------------------------------------------
+
+
+def _result(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
+    key = plan.record.result_key
+    if _ended(plan, ledger.state):
+        return
+    watch.state = lambda: ledger.state
+    digest, submission = _select(plan, ledger, watch)
+    ledger.append("selected", result=key, program=digest, submission=submission)
+    watch.progress("assessment", 0, len(plan.site.pool.assessment))
+    measured, seconds = _measure(plan, ledger, watch, "assessment", digest)
+    ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
+    reasons = ledger.state.handoff_reasons
+    ledger.append("ended", result=key, valid=set(reasons) <= VALID_DESPITE, reasons=list(reasons))
+    watch.progress("done", 0, 0)
+
+
+def _select(plan: RunPlan, ledger: Ledger, watch: _Watch) -> tuple[str, int | None]:
+    """Digest and number of the selected Submission; the initial Program and None where nothing was published."""
+    state = ledger.state
+    submissions = [s for s in state.published if s.id in (state.candidates or ())]
+    if not submissions:
+        return plan.record.initial_program, None
+    config = plan.record.selection
+    programs = list(dict.fromkeys(s.program for s in submissions)) if config.needs_validation else []
+    validated: dict[str, Measurement] = {}
+    total = len(programs) * len(plan.site.pool.validation)
+    for number, program in enumerate(programs):
+        watch.offset, watch.total = number * len(plan.site.pool.validation), total
+        validated[program] = _validate(plan, ledger, watch, program)
+    watch.offset = watch.total = 0
+    named = {number: place for place, number in enumerate(state.named)}
+    candidates = [
+        Candidate(s.id, s.program, s.score or 0.0, validated.get(s.program), named.get(s.id)) for s in submissions
+    ]
+    chosen = select(candidates, config)
+    return chosen.program, chosen.submission
+
+
+def _validate(plan: RunPlan, ledger: Ledger, watch: _Watch, program: str) -> Measurement:
+    key = plan.record.result_key
+    known = ledger.state.results.get(key, ResultState()).validation.get(program)
+    if known is not None:
+        return known
+    measured, seconds = _measure(plan, ledger, watch, "validation", program)
+    ledger.append("validated", result=key, program=program, measurement=_plain(measured), wall_seconds=seconds)
+    return measured
+
+
+def _measure(
+    plan: RunPlan, ledger: Ledger, watch: _Watch, split: Literal["validation", "assessment"], program: str
+) -> tuple[Measurement, float]:
+    """Measure `program` on `split`. Episodes measured before, by a killed Host or under another rule, are not rerun."""
+    started = time.monotonic()
+    episodes = plan.site.pool.validation if split == "validation" else plan.site.pool.assessment
+    path = graded_path(plan.folder, split, program)
+    known = {graded.outcome.index: graded for graded in read_graded(path)}
+    missing = [episode for episode in episodes if episode.index not in known]
+    if missing:
+        fresh = _evaluate(plan, ledger, watch, split, program, missing, len(episodes))
+        known.update({graded.outcome.index: graded for graded in fresh})
+        write_graded(path, [known[index] for index in sorted(known)])
+    graded = [known[episode.index] for episode in episodes]
+    failed = sum(failure_counts([one.outcome for one in graded]).values())
+    return measure([one.score for one in graded], failed), round(time.monotonic() - started, 3)
+
+
+def graded_path(folder: Path, split: Split, program: str) -> Path:
+    """Where the Episodes of a Program on a private split lie inside a Run's folder."""
+    return folder / "evaluations" / split / f"{program}.jsonl"
+
+
+def _evaluate(
+    plan: RunPlan,
+    ledger: Ledger,
+    watch: _Watch,
+    split: Literal["validation", "assessment"],
+    program: str,
+    episodes: Sequence[EpisodeSpec],
+    total: int,
+) -> tuple[Graded, ...]:
+    bench = plan.site.bench
+    before = total - len(episodes)
+    try:
+        evaluation = evaluate_program(
+            bench.executor,
+            bench.benchmark,
+            plan.site.store.folder(program),
+            episodes,
+            retries=bench.episode_retries,
+            progress=lambda done: watch.progress(split, before + done, total),
+        )
+    except EvoPolicyError as error:
+        ledger.append("fault", where=split, program=program, message=str(error)[:2_000])
+        raise ExecutionError(
+            f"{split} of Program {program[:12]} cannot be completed: {error}; the Run is kept: run the command again"
+        ) from error
+    return evaluation.graded
+
+
+def _plain(measurement: Measurement) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(measurement)
+    return plain
+
+
+# --- observers -----------------------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Tells the observers; what they raise is dropped."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+        self.state: Callable[[], RunState] = RunState
+        self.offset = 0
+        self.total = 0
+        """Where Validation counts over several Programs: what came before this one, and all of it."""
+
+    def event(self, event: Event) -> None:
+        for observer in self._observers:
+            _quietly(observer.on_event, event)
+
+    def progress(
+        self, phase: Literal["starting", "session", "validation", "assessment", "done"], done: int, total: int
+    ) -> None:
+        published = self.state().published
+        best = max((s.score for s in published if s.score is not None), default=None)
+        progress = Progress(phase, self.offset + done, self.total or total, len(self.state().submissions), best)
+        for observer in self._observers:
+            _quietly(observer.on_progress, progress)
+
+
+def _quietly(function: Callable[[Any], None], argument: Mapping[str, Any] | Progress) -> None:
+    try:
+        function(argument)
+    except Exception:
+        pass

@@ -1,0 +1,412 @@
+"""The Submission state machine: what an agent may do, in which order, and what each of it costs. No sockets here.
+
+States: `open` -> `running` (one Submission in flight) -> `open` ... -> `finished`. Every charge and every publication
+is in the journal before anyone is told.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from evopolicy.kernel.budget import Account, Budget
+from evopolicy.kernel.errors import EvoPolicyError, ProgramError, Refused, did_you_mean
+from evopolicy.kernel.evaluation import CheckReport
+from evopolicy.kernel.feedback import FEEDBACK, copy_feedback, discard_copy, evict
+from evopolicy.kernel.pool import Pool, derive_seed, format_selector, parse_selector
+from evopolicy.kernel.ports import SESSION_VERBS
+from evopolicy.kernel.program import Program, ProgramStore, capture, link_program
+from evopolicy.kernel.record import feedback_folder
+from evopolicy.kernel.state import Ledger, SubmissionState
+from evopolicy.kernel.submission import Bench, evaluate_submission, submission_view
+
+MAX_REFUSALS = 10_000
+"""Refusals beyond this are answered and no longer journaled: an agent cannot fill the Host's disk with them."""
+FAULT_TEXT = (
+    "the Environment or the engine failed, not your Program; its Episode units stay spent and no score was published"
+)
+
+
+@dataclass(frozen=True)
+class SessionSite:
+    """What a Session works on."""
+
+    bench: Bench
+    budget: Budget
+    pool: Pool
+    store: ProgramStore
+    workspace: Path
+    """Real path of the agent's workspace."""
+    block_seconds: float
+
+
+def _silent(done: int, total: int) -> None:
+    """No one watches: `done` of `total` Episodes of the Submission in flight have ended."""
+
+
+class Session:
+    """Answers an agent's calls; implements `ports.SessionHandler`. Safe to call from several threads."""
+
+    def __init__(self, site: SessionSite, ledger: Ledger, progress: Callable[[int, int], None] = _silent) -> None:
+        self._site = site
+        self._ledger = ledger
+        self._progress = progress
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._done_episodes = 0
+        self._in_flight: int | None = None
+        self._engine = threading.Lock()
+        self._abandoned = False
+        self._blocked = BlockedClock()
+        self.failure: BaseException | None = None
+        """What ended the Host's own work (a full disk, say); the Run stops and stays resumable."""
+        self.last_call = time.monotonic()
+
+    # --- for the Run -------------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._ledger.state.closed_by)
+
+    @property
+    def running(self) -> bool:
+        """Whether a Submission is being evaluated."""
+        return self._in_flight is not None
+
+    @property
+    def blocked_seconds(self) -> float:
+        """Time the agent's own calls have waited for Evaluations: its clock stood still."""
+        return self._blocked.seconds
+
+    def recover(self) -> None:
+        """Take up what a killed Host left: lay missing Feedback, evaluate what was charged without a second charge."""
+        for submission in self._ledger.state.published:
+            self._publish_to_workspace(submission.id)
+        if pending := self._ledger.state.pending:
+            self._start(pending)
+
+    def settle(self) -> None:
+        """Wait until nothing is in flight."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.running)
+        if self._thread is not None:
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """The Host is stopping: what is in flight stays charged and unpublished, for `recover` to take up."""
+        self._abandoned = True
+
+    def close(self, by: str) -> None:
+        """Close the Session for a reason of the Host's. Nothing in flight is lost: `settle` first."""
+        with self._changed:
+            if not self.finished:
+                self._ledger.append("closed", by=by, named=[])
+            self._changed.notify_all()
+
+    # --- for the agent -----------------------------------------------------------------------------------------
+
+    def handle(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one call, a JSON object. Raises Refused, journaled, where the Host says no."""
+        self.last_call = time.monotonic()
+        if verb not in SESSION_VERBS:
+            raise Refused("unknown_verb", f"there is no '{verb}'.{did_you_mean(verb, SESSION_VERBS)}")
+        try:
+            answer: dict[str, Any] = getattr(self, f"_{verb}")(arguments)
+            return answer
+        except Refused as refusal:
+            self._note(verb, refusal)
+            raise
+        finally:
+            self.last_call = time.monotonic()
+
+    def _note(self, verb: str, refusal: Refused) -> None:
+        if self._ledger.state.refusals < MAX_REFUSALS:
+            self._ledger.append("refused", verb=verb, code=refusal.code, reason=refusal.reason[:500])
+
+    def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        state = self._ledger.state
+        account = self._account()
+        best = max(state.published, key=lambda s: (s.score or 0.0, s.id), default=None)
+        latest = state.submissions[-1] if state.submissions else None
+        return {
+            "state": "running" if self.running else "finished" if self.finished else "open",
+            "submission": self._view(latest) if latest else None,
+            "budget": _budget_view(account),
+            "best": {"submission": best.id, "score": best.score} if best else None,
+            "submissions": [{"id": s.id, "status": s.status, "score": s.score} for s in state.submissions],
+            "next": self._next(),
+        }
+
+    def _next(self) -> str:
+        if self.finished:
+            return "nothing: the Session is closed, you can stop"
+        if self.running:
+            return "evopolicy-session wait"
+        return (
+            "evopolicy-session finish" if self._account().spent else "evopolicy-session submit DIR --episodes SELECTOR"
+        )
+
+    def _check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        program = self._capture(arguments)
+        with self._changed:
+            self._require_open()
+            if self.running:
+                raise Refused("busy", "a Submission is being evaluated", "evopolicy-session wait, then check")
+        # By a public seed: what check shows says nothing about any pool.
+        seed = derive_seed("check") % 2**32
+        with self._blocked, self._engine:
+            report = self._site.bench.executor.check(self._site.store.put(program), seed)
+        return _check_view(program, report)
+
+    def _submit(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        selector = arguments.get("episodes")
+        if not isinstance(selector, str):
+            raise Refused("selector_empty", "no Episodes are named", "add --episodes 0:8")
+        with self._changed:
+            self._require_open()
+        indices = parse_selector(selector, len(self._site.pool.training))
+        program = self._capture(arguments)
+        with self._changed:
+            self._require_open()
+            submission = self._attach_or_reserve(program, indices)
+        return self._await(submission, detach=bool(arguments.get("detach")))
+
+    def _attach_or_reserve(self, program: Program, indices: tuple[int, ...]) -> int:
+        if self._in_flight is not None:
+            running = self._submission(self._in_flight)
+            if (running.program, running.indices) == (program.digest, indices):
+                return running.id
+            raise Refused("busy", f"Submission {running.id} is still being evaluated", "evopolicy-session wait")
+        account = self._account()
+        account.check(len(indices))
+        self._site.store.put(program)
+        link_program(self._site.bench.folder, self._site.store, program.digest)
+        number = account.submissions_used + 1
+        self._ledger.append(
+            "reserved",
+            submission=number,
+            program=program.digest,
+            selector=format_selector(indices),
+            units=len(indices),
+        )
+        self._start(self._ledger.state.submissions[-1])
+        return number
+
+    def _wait(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        submissions = self._ledger.state.submissions
+        if not submissions:
+            raise Refused("nothing_submitted", "there is no Submission to wait for", "evopolicy-session submit first")
+        return self._await(submissions[-1].id, detach=False)
+
+    def _await(self, submission: int, *, detach: bool) -> dict[str, Any]:
+        if not detach:
+            with self._changed, self._blocked:
+                self._changed.wait_for(
+                    lambda: self._in_flight != submission,
+                    timeout=self._site.block_seconds,
+                )
+        status = self._status({})
+        return {**status, "submission": self._view(self._submission(submission))}
+
+    def _feedback(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        published = [s.id for s in self._ledger.state.published]
+        asked = arguments.get("submission")
+        number = asked if asked is not None else (published[-1] if published else None)
+        if number not in published:
+            raise Refused(
+                "no_feedback",
+                f"Submission {asked} has no Feedback" if asked is not None else "no Submission has Feedback yet",
+                f"published so far: {', '.join(map(str, published)) or 'none'}",
+            )
+        return {"folder": f"feedback/{number:04d}", "feedback": self._content(int(number))}
+
+    def _finish(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        named = arguments.get("candidates") or []
+        if not isinstance(named, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in named):
+            raise Refused("bad_candidates", "candidates are the numbers of Submissions", "evopolicy-session finish 3 5")
+        with self._changed:
+            self._require_open()
+            if self._in_flight is not None:
+                raise Refused(
+                    "busy", f"Submission {self._in_flight} is still being evaluated", "evopolicy-session wait"
+                )
+            if self._site.budget.finish == "exhaust" and not self._account().spent:
+                left = self._account().episodes_left
+                raise Refused(
+                    "not_exhausted", f"{left} Episode units are left and all have to be spent", "submit again"
+                )
+            known = {s.id for s in self._ledger.state.published}
+            if unknown := [n for n in named if n not in known]:
+                raise Refused(
+                    "bad_candidates", f"Submission {unknown[0]} is not published", f"published: {sorted(known)}"
+                )
+            self._ledger.append("closed", by="finish", named=list(dict.fromkeys(named)))
+            self._changed.notify_all()
+        return self._status({})
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self.failure is not None:
+            raise Refused("host_failed", "the Host cannot go on; your work so far is kept", "stop here")
+        if self.finished:
+            raise Refused("finished", "the Session is closed; nothing can be submitted any more", "you can stop")
+
+    def _account(self) -> Account:
+        return self._ledger.state.account(self._site.budget, len(self._site.pool.training))
+
+    def _submission(self, number: int) -> SubmissionState:
+        return self._ledger.state.submissions[number - 1]
+
+    def _capture(self, arguments: Mapping[str, Any]) -> Program:
+        path = arguments.get("path") or "program"
+        folder = PurePosixPath(str(path))
+        if folder.is_absolute() or ".." in folder.parts:
+            raise Refused("outside_workspace", f"'{path}' is outside the workspace", "submit a folder inside it")
+        try:
+            return capture(Path(folder), self._site.workspace)
+        except ProgramError as error:
+            raise Refused("program_refused", str(error), "mend it and try again; nothing was charged") from None
+
+    def _start(self, submission: SubmissionState) -> None:
+        self._done_episodes = 0
+        self._in_flight = submission.id
+        self._thread = threading.Thread(
+            target=self._evaluate, args=(submission,), name=f"submission-{submission.id}", daemon=True
+        )
+        self._thread.start()
+
+    def _evaluate(self, submission: SubmissionState) -> None:
+        try:
+            self._settle_submission(submission)
+        except BaseException as error:
+            self.failure = error
+        with self._changed:
+            self._in_flight = None
+            self._changed.notify_all()
+
+    def _settle_submission(self, submission: SubmissionState) -> None:
+        episodes = self._site.pool.select(submission.indices)
+        program = self._site.store.folder(submission.program)
+
+        def tick(done: int) -> None:
+            self._done_episodes = done
+            self._progress(done, len(episodes))
+
+        tick(0)
+        try:
+            with self._engine:
+                event = evaluate_submission(
+                    self._site.bench, submission.id, submission.program, program, episodes, tick
+                )
+        except EvoPolicyError as error:
+            if self._abandoned:
+                return
+            self._ledger.append("submission_failed", submission=submission.id, reason=str(error)[:2_000])
+        else:
+            self._ledger.append("published", submission=submission.id, **event)
+            self._publish_to_workspace(submission.id)
+            self._evict()
+        if self._site.budget.finish == "exhaust" and self._account().spent:
+            self.close("budget")
+
+    def _publish_to_workspace(self, submission: int) -> None:
+        target = self._site.workspace / "feedback" / f"{submission:04d}"
+        if not target.exists():
+            copy_feedback(feedback_folder(self._site.bench.folder, submission), target.parent, target.name)
+
+    def _evict(self) -> None:
+        """Keep bulk artifacts within their budget, in the record and in the workspace alike."""
+        folders = [feedback_folder(self._site.bench.folder, s.id) for s in self._ledger.state.published]
+        removed = evict(folders, self._site.bench.feedback.bulk_bytes)
+        for submission, artifact in removed:
+            discard_copy(self._site.workspace / "feedback", submission, artifact)
+        if removed:
+            self._ledger.append("evicted", artifacts=[list(pair) for pair in removed])
+
+    def _content(self, submission: int) -> dict[str, Any]:
+        path = feedback_folder(self._site.bench.folder, submission) / FEEDBACK
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        return content
+
+    def _view(self, submission: SubmissionState) -> dict[str, Any]:
+        view: dict[str, Any] = {
+            "id": submission.id,
+            "status": submission.status,
+            "episodes_total": len(submission.indices),
+            "selector": format_selector(submission.indices),
+        }
+        if submission.id == self._in_flight or submission.status == "running":
+            view.update(status="running", episodes_done=self._done_episodes)
+        elif submission.status == "published":
+            view.update(submission_view(self._content(submission.id)))
+            view["feedback"] = f"feedback/{submission.id:04d}/{FEEDBACK}"
+        else:
+            view["reason"] = FAULT_TEXT
+        return view
+
+
+class BlockedClock:
+    """Adds up the time during which at least one thread is inside it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._since = 0.0
+        self._total = 0.0
+
+    @property
+    def seconds(self) -> float:
+        with self._lock:
+            return self._total + (time.monotonic() - self._since if self._inside else 0.0)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._since = time.monotonic()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._total += time.monotonic() - self._since
+
+
+def _budget_view(account: Account) -> dict[str, Any]:
+    budget = account.budget
+    return {
+        "episodes_left": account.episodes_left,
+        "episodes_total": budget.episodes,
+        "submissions_left": account.submissions_left,
+        "submissions_total": budget.submissions,
+        "per_submission": budget.cap(account.pool_size),
+        "pool_size": account.pool_size,
+        "finish": budget.finish,
+    }
+
+
+def _check_view(program: Program, report: CheckReport) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "state": "open",
+        "ok": report.ok,
+        "program": program.digest,
+        "actions": list(report.actions),
+    }
+    if report.failure:
+        view["failure"] = {
+            "kind": report.failure.kind,
+            "phase": report.failure.phase,
+            "message": report.failure.message,
+            "traceback": report.failure.traceback,
+        }
+    if report.output.text:
+        view["output"] = report.output.text[:2_000]
+    if report.warnings:
+        view["warnings"] = list(report.warnings)
+    return view
