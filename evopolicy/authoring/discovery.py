@@ -1,0 +1,94 @@
+"""Benchmarks by name across all installed distributions, without importing an Environment."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from evopolicy.kernel.benchmark import Benchmark
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.values import Value
+
+GROUP = "evopolicy.benchmarks"
+
+
+@dataclass(frozen=True)
+class KnownBenchmark:
+    """One name `benchmark=` takes."""
+
+    name: str
+    family: str
+    """Name of the entry point it comes from."""
+    factory: str
+    """`module:function`."""
+    task: str
+    """What the factory is called with as `task`; '' where it makes one kind of Benchmark alone."""
+    id: str = ""
+    title: str = ""
+
+
+def known_benchmarks() -> dict[str, KnownBenchmark]:
+    """What is installed, by name: each task of an entry point that has `tasks`, else the entry point's own name.
+
+    A distribution that cannot be imported is left out; `find_benchmark` says why when it is asked for a missing name.
+    """
+    return {name: known[0] for name, known in sorted(_survey()[0].items())}
+
+
+def find_benchmark(name: str, parameters: Mapping[str, Any] | None = None) -> Benchmark:
+    """The Benchmark called `name`, made with `parameters` (the keys of its factory, `task` left out).
+
+    Raises ConfigError for an unknown or doubled name and for an unknown or missing parameter; what the factory
+    itself refuses comes as it raises it.
+    """
+    known, broken = _survey()
+    if name not in known:
+        reasons = "".join(f" The family '{family}' cannot be loaded: {reason}." for family, reason in broken.items())
+        raise ConfigError(f"benchmark '{name}' is not installed.{did_you_mean(name, known)}{reasons}")
+    if len(known[name]) > 1:
+        families = ", ".join(sorted(entry.factory for entry in known[name]))
+        raise ConfigError(f"benchmark '{name}' is offered by {families}; uninstall all but one")
+    (entry,) = known[name]
+    (point,) = [p for p in entry_points(group=GROUP) if p.name == entry.family and p.value == entry.factory]
+    arguments: dict[str, Any] = {**(parameters or {}), **({"task": entry.task} if entry.task else {})}
+    load = point.load()
+    _check_arguments(name, load, arguments)
+    benchmark: Benchmark = load(**arguments)
+    return benchmark
+
+
+def _survey() -> tuple[dict[str, list[KnownBenchmark]], dict[str, str]]:
+    """All names with what offers them, and why families are missing."""
+    known: dict[str, list[KnownBenchmark]] = {}
+    broken: dict[str, str] = {}
+    # One distribution may be seen twice (its source tree and its installation): equal entries count once.
+    for family, value in sorted({(point.name, point.value) for point in entry_points(group=GROUP)}):
+        try:
+            load = EntryPoint(family, value, GROUP).load()
+            tasks: Mapping[str, Any] = getattr(load, "tasks", {})
+            found = {slug: (slug, task) for slug, task in tasks.items()} or {family: ("", None)}
+        except Exception as error:  # a foreign distribution may raise anything when imported
+            broken[family] = f"{type(error).__name__}: {error}"
+            continue
+        for name, (task, profile) in found.items():
+            entry = KnownBenchmark(
+                name, family, value, task, str(getattr(profile, "id", "")), str(getattr(profile, "title", ""))
+            )
+            known.setdefault(name, []).append(entry)
+    return known, broken
+
+
+def _check_arguments(name: str, load: Callable[..., Any], arguments: Mapping[str, Value]) -> None:
+    signature = inspect.signature(load)
+    known = list(signature.parameters)
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    for key in arguments:
+        if key not in known and not open_ended:
+            raise ConfigError(f"benchmark.{key} is no parameter of '{name}'.{did_you_mean(key, set(known) - {'task'})}")
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise ConfigError(f"benchmark '{name}': {error}") from None
