@@ -1,0 +1,22 @@
+"""EvoPolicy: how well does a coding agent turn limited Environment Feedback into a better executable Policy?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evopolicy.api import evaluate as evaluate
+    from evopolicy.api import load_run as load_run
+    from evopolicy.api import run as run
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "evaluate", "load_run", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that `import evopolicy` (and every console script) costs nothing.
+    if name in ("evaluate", "load_run", "run"):
+        from evopolicy import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'evopolicy' has no attribute '{name}'")

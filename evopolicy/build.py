@@ -2,112 +2,357 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import os
+import platform
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.budget import Budget
+import msgspec
+
+from evopolicy import execution
+from evopolicy.agents import load_agent
+from evopolicy.authoring.discovery import find_benchmark
+from evopolicy.config import ExecutionConfig, RunConfig, SecretConfig
+from evopolicy.config import config_from as config_from
+from evopolicy.kernel.benchmark import Benchmark, Split
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.ports import AgentLimits, Limits
-from evopolicy.kernel.record import FeedbackConfig
-from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.evaluation import Evaluation, evaluate_program, failure_counts
+from evopolicy.kernel.pool import plan_pool
+from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, Executor, Observer
+from evopolicy.kernel.program import Program, ProgramStore, capture
+from evopolicy.kernel.record import (
+    RECORD,
+    SCHEMA,
+    BenchmarkIdentity,
+    Run,
+    RunRecord,
+    load_run,
+)
+from evopolicy.kernel.run import RunPlan, run
+from evopolicy.kernel.selection import Measurement, measure
+from evopolicy.kernel.session import SessionSite
+from evopolicy.kernel.state import ResultState
+from evopolicy.kernel.submission import Bench
+from evopolicy.kernel.values import digest
+from evopolicy.session import client
+from evopolicy.session.gateway import SocketGateway
+from evopolicy.session.task_text import TaskTerms
+from evopolicy.session.workspace import prepare_workspace
+
+RESULT_VERSION = 1
+"""Part of every cell's key; raised only when the same config gives another result."""
+
+
+# --- config -> what a cell is -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PromptConfig:
-    """What the agent is told first. Its variants are an experiment of their own."""
+class CellPlan:
+    """What is known of a cell before anything is spent."""
 
-    name: str
-    text: str
-    skills: tuple[str, ...]
-    """Folders laid read-only under the workspace's `skills/`."""
-
-
-@dataclass(frozen=True)
-class SessionConfig:
-    """How the Host deals with the agent's process."""
-
-    block_seconds: float
-    """Longest time `submit` and `wait` hold the agent's shell; they then answer `running`."""
-    limits: AgentLimits
-    retries: int
-    """New attempts after the provider failed (overload, rate limit, network)."""
-    backoff_seconds: float
-    """Wait before attempt k: this times 2**k."""
-
-
-@dataclass(frozen=True)
-class ExecutionConfig:
-    """Where and how Episodes and agents run."""
-
-    isolation: str
-    """'auto' (the strongest level a probe proves), 'bubblewrap', 'landlock' or 'none'."""
-    allow_unisolated: bool
-    """Needed for 'none': Programs are written by models and can do anything you can."""
-    workers: int | None
-    """Environment workers; null: one per core this process may use."""
-    policy_packages: tuple[str, ...]
-    """Python packages a Policy may import."""
-    episode_retries: int
-    """How often an Episode is tried again after an Environment or engine fault."""
-    limits: Limits
-
-
-@dataclass(frozen=True)
-class SecretConfig:
-    """Where the pool's secret is; the record holds its digest only. At most one of the two."""
-
-    file: str | None
-    variable: str | None
-
-
-@dataclass(frozen=True)
-class TrackingConfig:
-    """MLflow, a projection of the record. It can neither fail nor slow a Run."""
-
-    enabled: bool
-    uri: str | None
-    """Tracking URI; null: `sqlite` under the output folder."""
-    experiment: str
-    artifacts: str
-    """'standard' (Programs, Feedback, permanent artifacts, the record) or 'full' (bulk traces and replays too)."""
-
-    def __post_init__(self) -> None:
-        if self.artifacts not in ("standard", "full"):
-            raise ConfigError(f"tracking.artifacts: 'standard' or 'full' is needed, found '{self.artifacts}'")
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """One cell: everything a Run needs, resolved."""
-
-    agent: Mapping[str, Any]
-    """`name` of the integration, `label`, `model`, and its own options."""
-    benchmark: Mapping[str, Any]
-    """`name` (a slug, or 'gymnasium') and the task's public parameters."""
-    budget: Budget
-    pool: PoolConfig
-    secret: SecretConfig
-    selection: SelectionConfig
-    feedback: FeedbackConfig
-    prompt: PromptConfig
-    session: SessionConfig
-    execution: ExecutionConfig
-    tracking: TrackingConfig
+    key: str
+    result_key: str
+    folder: Path
+    """The Run's folder."""
+    entry: str
+    benchmark: str
     seed: int
-    """The agent's replicate; the pool does not change with it."""
-    output: str
-    """Folder of runs/, sweeps/, programs/ and mlflow.db."""
-    suite: str
-    """The suite this cell came from, '' for none."""
-    axes: Mapping[str, str]
-    """Swept settings other than agent, Benchmark and seed."""
+    units: int
+    """Training Episode units at most."""
+    validation_units: int
+    """Validation Episodes at most: every candidate on every one."""
+    assessment_units: int
 
-    def __post_init__(self) -> None:
-        self.budget.check_against(self.pool.training)
-        if self.selection.needs_validation and self.pool.validation == 0:
-            raise ConfigError(
-                f"selection.rule: '{self.selection.rule}' needs Validation, but pool.validation is 0; "
-                "set it to at least 1 or choose training_mean, last or agent_first"
+
+def cell_plan(config: RunConfig) -> CellPlan:
+    """Check everything that can be checked before anything is spent, and say what the cell is.
+
+    Raises ConfigError, AgentError, BenchmarkError or IsolationError.
+    """
+    parts = _parts(config)
+    _check_output(Path(config.output))
+    execution.resolve_isolation(config.execution.isolation, allow_unisolated=config.execution.allow_unisolated)
+    record = _record(config, parts, isolation="", agent_isolation="", versions={})
+    candidates = config.budget.submissions if config.selection.needs_validation else 0
+    return CellPlan(
+        record.key,
+        record.result_key,
+        run_folder(config, record),
+        record.entry,
+        record.benchmark.slug,
+        record.seed,
+        config.budget.episodes,
+        candidates * config.pool.validation,
+        config.pool.assessment,
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    agent: AgentIntegration
+    agent_versions: Mapping[str, str]
+    benchmark: Benchmark
+    secret: bytes
+    initial: Program
+
+
+def _parts(config: RunConfig) -> _Parts:
+    agent = load_agent(str(config.agent.get("name", "")), config.agent)
+    benchmark = load_benchmark(config.benchmark)
+    if agent.program not in benchmark.programs:
+        raise ConfigError(
+            f"agent '{agent.identity.label}' starts from the '{agent.program}' Program, and benchmark "
+            f"'{benchmark.spec.slug}' has none; it has {', '.join(sorted(benchmark.programs))}"
+        )
+    initial = capture(benchmark.programs[agent.program])
+    return _Parts(agent, agent.probe(), benchmark, _secret(config.secret), initial)
+
+
+def load_benchmark(config: Mapping[str, Any]) -> Benchmark:
+    """The Benchmark a config's `benchmark` names. Raises ConfigError or BenchmarkError."""
+    parameters = {key: value for key, value in config.items() if key != "name"}
+    return find_benchmark(str(config.get("name", "")), parameters)
+
+
+def _secret(config: SecretConfig) -> bytes:
+    if config.file and config.variable:
+        raise ConfigError("secret: give 'file' or 'variable', not both")
+    if config.file:
+        try:
+            return Path(config.file).expanduser().read_bytes().strip()
+        except OSError as error:
+            raise ConfigError(f"secret.file: '{config.file}' cannot be read ({error.strerror})") from None
+    if config.variable:
+        if config.variable not in os.environ:
+            raise ConfigError(f"secret.variable: the environment has no '{config.variable}'; set it or choose another")
+        return os.environ[config.variable].encode()
+    return b""
+
+
+def _check_output(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
+    except OSError as error:
+        raise ConfigError(f"output: '{output}' cannot be written ({error.strerror}); choose another folder") from None
+
+
+def run_folder(config: RunConfig, record: RunRecord) -> Path:
+    """`output/runs/<benchmark>/<agent>/s<seed>-<key>/`."""
+    label = re.sub(r"[^A-Za-z0-9_.=-]+", "-", record.agent.label).strip("-.") or record.agent.name
+    return Path(config.output) / "runs" / record.benchmark.slug / label / f"s{record.seed}-{record.key[:8]}"
+
+
+def _record(
+    config: RunConfig, parts: _Parts, *, isolation: str, agent_isolation: str, versions: Mapping[str, str]
+) -> RunRecord:
+    spec, reference = parts.benchmark.spec, parts.benchmark.reference
+    secret = hashlib.sha256(b"evopolicy/pool-secret/1" + parts.secret).hexdigest() if parts.secret else ""
+    key = digest("evopolicy/cell/1", _cell_key(config, parts, secret))
+    pool = config.pool
+    result = [key, _plain(config.selection), pool.validation, pool.assessment]
+    return RunRecord(
+        schema=SCHEMA,
+        key=key,
+        result_key=digest("evopolicy/result/1", result),
+        agent=parts.agent.identity,
+        benchmark=BenchmarkIdentity(
+            spec.slug, spec.id, spec.digest, reference.factory, dict(reference.parameters), dict(spec.parameters)
+        ),
+        seed=config.seed,
+        budget=config.budget,
+        pool=pool,
+        pool_secret_digest=secret,
+        selection=config.selection,
+        feedback=config.feedback,
+        isolation=isolation,
+        agent_isolation=agent_isolation,
+        initial_program=parts.initial.digest,
+        versions={**versions, **parts.agent_versions},
+        machine=machine(),
+        created=round(time.time(), 3),
+        suite=config.suite,
+        axes=dict(config.axes),
+        config=_plain(config),
+    )
+
+
+def _cell_key(config: RunConfig, parts: _Parts, secret_digest: str) -> list[Any]:
+    """What defines the agent's part of a result; raise RESULT_VERSION when the same of it gives another result."""
+    pool = config.pool
+    return [
+        RESULT_VERSION,
+        _plain(parts.agent.identity),
+        [parts.benchmark.spec.slug, parts.benchmark.spec.digest, parts.initial.digest],
+        _plain(config.budget),
+        [pool.kind, pool.cases, pool.policy_seed, pool.seed, pool.training, secret_digest],
+        [config.feedback.visibility, config.feedback.replays],
+        _plain(config.prompt),
+        [_plain(config.execution.limits), list(config.execution.policy_packages)],
+        _plain(config.session.limits),
+        config.seed,
+    ]
+
+
+def _plain(value: object) -> Any:
+    return msgspec.to_builtins(value)
+
+
+# --- config -> a Run ------------------------------------------------------------------------------------------------
+
+
+def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int | None = None) -> Run:
+    """Run the cell, or go on with what its folder holds; a finished one is returned as it is."""
+    parts = _parts(config)
+    output = Path(config.output)
+    _check_output(output)
+    folder = run_folder(config, _record(config, parts, isolation="", agent_isolation="", versions={}))
+    earlier = load_run(folder) if (folder / RECORD).exists() else None
+    # A Run that goes on keeps the isolation it began with: its numbers are never of mixed levels.
+    isolation = earlier.record.isolation if earlier else config.execution.isolation
+    executor = build_executor(config.execution, parts.benchmark, workers=workers, isolation=isolation)
+    try:
+        launcher = _launcher(config, executor)
+        record = _record(
+            config,
+            parts,
+            isolation=executor.isolation,
+            agent_isolation=launcher.isolation,
+            versions=versions(parts.benchmark),
+        )
+        if earlier and earlier.state.results.get(record.result_key, ResultState()).ended:
+            return earlier
+        return run(_run_plan(config, parts, record, folder, executor, launcher, observers))
+    finally:
+        executor.close()
+
+
+def _run_plan(
+    config: RunConfig,
+    parts: _Parts,
+    record: RunRecord,
+    folder: Path,
+    executor: Executor,
+    launcher: AgentLauncher,
+    observers: Sequence[Observer],
+) -> RunPlan:
+    store = ProgramStore(Path(config.output) / "programs")
+    initial = store.put(parts.initial)
+    spec = parts.benchmark.spec
+    terms = TaskTerms(
+        budget=config.budget,
+        pool_size=config.pool.training,
+        visibility=config.feedback.visibility,
+        limits=config.execution.limits,
+        packages=config.execution.policy_packages,
+        block_seconds=config.session.block_seconds,
+        selection=config.selection.rule,
+        wall_seconds=config.session.limits.wall_seconds,
+    )
+    skills = [Path(skill).expanduser() for skill in config.prompt.skills]
+
+    def prepare(socket: Path) -> None:
+        prepare_workspace(
+            folder / "workspace", spec=spec, terms=terms, initial_program=initial, skills=skills, socket=socket
+        )
+
+    bench = Bench(parts.benchmark, executor, config.feedback, config.execution.episode_retries, folder)
+    pool = plan_pool(config.pool, parts.benchmark, parts.secret)
+    return RunPlan(
+        record=record,
+        folder=folder,
+        site=SessionSite(bench, config.budget, pool, store, folder / "workspace", config.session.block_seconds),
+        agent=parts.agent,
+        launcher=launcher,
+        gateway=SocketGateway(),
+        limits=config.session.limits,
+        prompt=config.prompt.text,
+        agent_retries=config.session.retries,
+        backoff_seconds=config.session.backoff_seconds,
+        prepare_workspace=prepare,
+        observers=observers,
+    )
+
+
+def build_executor(
+    config: ExecutionConfig, benchmark: Benchmark, *, workers: int | None = None, isolation: str | None = None
+) -> Executor:
+    """The engine for `benchmark`; close it when done. Raises IsolationError where the level does not hold here."""
+    return execution.LocalExecutor(
+        benchmark.reference,
+        config.limits,
+        workers=workers or config.workers or len(os.sched_getaffinity(0)),
+        isolation=isolation or config.isolation,
+        allow_unisolated=config.allow_unisolated,
+        policy_packages=config.policy_packages,
+    )
+
+
+def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
+    return execution.LocalAgentLauncher(
+        isolation=executor.isolation,
+        client=Path(client.__file__),
+        policy_packages=config.execution.policy_packages,
+    )
+
+
+def measure_program(
+    config: RunConfig, program: Path, split: Split, workers: int | None = None
+) -> tuple[Evaluation, Measurement]:
+    """Evaluate the Program in the folder `program` on `split` of the config's pool, with no agent and no record."""
+    benchmark = load_benchmark(config.benchmark)
+    pool = plan_pool(config.pool, benchmark, _secret(config.secret))
+    with tempfile.TemporaryDirectory() as folder:
+        stored = ProgramStore(Path(folder)).put(capture(program))
+        executor = build_executor(config.execution, benchmark, workers=workers)
+        try:
+            evaluation = evaluate_program(
+                executor, benchmark, stored, getattr(pool, split), retries=config.execution.episode_retries
             )
+        finally:
+            executor.close()
+    failed = sum(failure_counts(evaluation.outcomes).values())
+    return evaluation, measure([graded.score for graded in evaluation.graded], failed)
+
+
+# --- what a record says of where it was made --------------------------------------------------------------------
+
+
+def versions(benchmark: Benchmark) -> dict[str, str]:
+    """Versions of Python, of evopolicy, of the Benchmark's distribution and of what those need directly."""
+    found = {"python": platform.python_version()}
+    distribution = benchmark.reference.factory.partition(":")[0].partition(".")[0].replace("_", "-")
+    for name in ("evopolicy", distribution, "numpy", "scipy", "gymnasium", *_requirements(distribution)):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return dict(sorted(found.items()))
+
+
+def _requirements(distribution: str) -> list[str]:
+    try:
+        needs = metadata.requires(distribution) or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [match[0] for need in needs if "extra ==" not in need and (match := re.match(r"[A-Za-z0-9_.-]+", need))]
+
+
+def machine() -> dict[str, Any]:
+    """CPU model, cores this process may use, platform. No host name and no path."""
+    model = platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
+    }

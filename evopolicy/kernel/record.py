@@ -41,11 +41,13 @@ class BenchmarkIdentity:
     factory: str
     """`module:function` that makes it, with `arguments`."""
     arguments: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Public; part of `digest`."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """`record.json`: what defines a Run, written before its agent starts and never changed."""
+    """`record.json`: what defines a Run, written before its agent starts. Only selection and sizes of private splits may follow a newer config."""
 
     schema: int
     key: str

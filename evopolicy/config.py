@@ -1,0 +1,129 @@
+"""The plain config of a Run: what the YAML groups mirror. No Hydra here; the same objects load without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from evopolicy.kernel.budget import Budget
+from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.pool import PoolConfig
+from evopolicy.kernel.ports import AgentLimits, Limits
+from evopolicy.kernel.record import FeedbackConfig
+from evopolicy.kernel.selection import SelectionConfig
+
+
+@dataclass(frozen=True)
+class PromptConfig:
+    """What the agent is told first. Its variants are an experiment of their own."""
+
+    name: str
+    text: str
+    skills: tuple[str, ...]
+    """Folders laid read-only under the workspace's `skills/`."""
+
+
+@dataclass(frozen=True)
+class SessionConfig:
+    """How the Host deals with the agent's process."""
+
+    block_seconds: float
+    """Longest time `submit` and `wait` hold the agent's shell; they then answer `running`."""
+    limits: AgentLimits
+    retries: int
+    """New attempts after the provider failed (overload, rate limit, network)."""
+    backoff_seconds: float
+    """Wait before attempt k: this times 2**k."""
+
+
+@dataclass(frozen=True)
+class ExecutionConfig:
+    """Where and how Episodes and agents run."""
+
+    isolation: str
+    """'auto' (the strongest level a probe proves), 'bubblewrap', 'landlock' or 'none'."""
+    allow_unisolated: bool
+    """Needed for 'none': Programs are written by models and can do anything you can."""
+    workers: int | None
+    """Environment workers; null: one per core this process may use."""
+    policy_packages: tuple[str, ...]
+    """Python packages a Policy may import."""
+    episode_retries: int
+    """How often an Episode is tried again after an Environment or engine fault."""
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class SecretConfig:
+    """Where the pool's secret is; the record holds its digest only. At most one of the two."""
+
+    file: str | None
+    variable: str | None
+
+
+@dataclass(frozen=True)
+class TrackingConfig:
+    """MLflow, a projection of the record. It can neither fail nor slow a Run."""
+
+    enabled: bool
+    uri: str | None
+    """Tracking URI; null: `sqlite` under the output folder."""
+    experiment: str
+    artifacts: str
+    """'standard' (Programs, Feedback, permanent artifacts, the record) or 'full' (bulk traces and replays too)."""
+
+    def __post_init__(self) -> None:
+        if self.artifacts not in ("standard", "full"):
+            raise ConfigError(f"tracking.artifacts: 'standard' or 'full' is needed, found '{self.artifacts}'")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One cell: everything a Run needs, resolved."""
+
+    agent: Mapping[str, Any]
+    """`name` of the integration, `label`, `model`, and its own options."""
+    benchmark: Mapping[str, Any]
+    """`name` (a slug, or 'gymnasium') and the task's public parameters."""
+    budget: Budget
+    pool: PoolConfig
+    secret: SecretConfig
+    selection: SelectionConfig
+    feedback: FeedbackConfig
+    prompt: PromptConfig
+    session: SessionConfig
+    execution: ExecutionConfig
+    tracking: TrackingConfig
+    seed: int
+    """The agent's replicate; the pool does not change with it."""
+    output: str
+    """Folder of runs/, sweeps/, programs/ and mlflow.db."""
+    suite: str
+    """The suite this cell came from, '' for none."""
+    axes: Mapping[str, str]
+    """Swept settings other than agent, Benchmark and seed."""
+
+    def __post_init__(self) -> None:
+        self.budget.check_against(self.pool.training)
+        if self.selection.needs_validation and self.pool.validation == 0:
+            raise ConfigError(
+                f"selection.rule: '{self.selection.rule}' needs Validation, but pool.validation is 0; "
+                "set it to at least 1 or choose training_mean, last or agent_first"
+            )
+
+
+def config_from(value: Mapping[str, Any]) -> RunConfig:
+    """A resolved plain config as dataclasses. Raises ConfigError naming the key that is wrong."""
+    try:
+        return msgspec.convert(value, RunConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_key_text(str(error))) from None
+
+
+def _key_text(message: str) -> str:
+    """msgspec ends a message with `- at `$.a.b``: put the key first."""
+    text, _, path = message.partition(" - at `$")
+    return f"{path.rstrip('`').lstrip('.') or 'config'}: {text[0].lower()}{text[1:]}"
