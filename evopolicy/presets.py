@@ -1,0 +1,123 @@
+"""The shipped YAML read without Hydra: the same defaults for Python users, from the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import evopolicy
+from evopolicy.config import RunConfig, config_from
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+
+GROUPS = (
+    "agent",
+    "benchmark",
+    "budget",
+    "pool",
+    "selection",
+    "feedback",
+    "prompt",
+    "session",
+    "execution",
+    "tracking",
+)
+"""Config groups that are a part of RunConfig under the same name."""
+
+
+def conf_folder() -> Path:
+    """The shipped config: beside the package in a source tree, inside it when installed from a wheel."""
+    package = Path(evopolicy.__file__).resolve().parent
+    beside = package.parent
+    if (beside / "conf" / "config.yaml").is_file() and (beside / "pyproject.toml").is_file():
+        return beside / "conf"
+    if (package / "conf" / "config.yaml").is_file():
+        return package / "conf"
+    raise ConfigError(f"evopolicy's own config is missing from {package}; install evopolicy again")
+
+
+def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
+    """A RunConfig from the shipped defaults, a protocol and `settings`.
+
+    A setting is the name of an option (`pool="paper"`), a mapping of values over the default option
+    (`budget={"episodes": 16}`, `agent={"name": "cma_es", "sigma": 0.3}`; `name` chooses the option where the group has
+    names), or a value of a key that is in no group (`seed=1`). Raises ConfigError naming the key.
+    """
+    primary = _read(conf_folder() / "config.yaml")
+    chosen = {key: str(option) for key, option in _defaults(primary).items() if key in GROUPS and option is not None}
+    if protocol is not None:
+        chosen.update(_protocol(protocol))
+    plain = {key: value for key, value in primary.items() if key in RunConfig.__dataclass_fields__}
+    for key, value in settings.items():
+        if key not in RunConfig.__dataclass_fields__:
+            raise ConfigError(f"{key}: is no key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}")
+        if key in GROUPS:
+            plain[key] = _group(key, value, chosen)
+        else:
+            plain[key] = value
+    for group in GROUPS:
+        if group not in plain:
+            plain[group] = option(group, _chosen(group, chosen))
+    return config_from(plain)
+
+
+def option(group: str, name: str) -> dict[str, Any]:
+    """The values of `conf/<group>/<name>.yaml`, its own defaults of the same group merged in."""
+    path = conf_folder() / group / f"{name}.yaml"
+    if not path.is_file():
+        known = [file.stem for file in (conf_folder() / group).glob("*.yaml")]
+        raise ConfigError(f"{group}: '{name}' is unknown.{did_you_mean(name, known)}")
+    values = dict(_read(path))
+    merged: dict[str, Any] = {}
+    for base in values.pop("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            merged = _merge(merged, option(group, base))
+    return _merge(merged, values)
+
+
+def _group(group: str, value: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
+    if isinstance(value, str):
+        return option(group, value)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{group}: an option's name or a mapping is needed, found a {type(value).__name__}")
+    named = value.get("name") if group in ("agent", "benchmark", "prompt") else None
+    return _merge(option(group, str(named) if named else _chosen(group, chosen)), value)
+
+
+def _chosen(group: str, chosen: Mapping[str, str]) -> str:
+    if group not in chosen:
+        raise ConfigError(f"{group}: choose one, such as {group}='{'cma_es' if group == 'agent' else 'cartpole'}'")
+    return chosen[group]
+
+
+def _protocol(name: str) -> dict[str, str]:
+    option("protocol", name)
+    defaults = _defaults(_read(conf_folder() / "protocol" / f"{name}.yaml"))
+    return {key.removeprefix("override /"): str(choice) for key, choice in defaults.items()}
+
+
+def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The `group: option` entries of a defaults list."""
+    return {
+        key: choice for entry in values.get("defaults", []) if isinstance(entry, dict) for key, choice in entry.items()
+    }
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
+    return values or {}
