@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import sys
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 from evopolicy.authoring.replay import run_program
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
+from evopolicy.kernel.errors import EvoPolicyError
+from evopolicy.kernel.program import capture
 
 NEEDED = ("initial", "random")
 ALLOWED = frozenset(sys.stdlib_module_names) | {"numpy", "scipy"}
-_FILES, _FILE_BYTES = 1_000, 16 * 2**20
 _STEPS = 20
 
 
@@ -31,35 +31,23 @@ def check_programs(benchmark: Benchmark) -> Iterator[str]:
 
 
 def _tree_faults(folder: Path) -> Iterator[str]:
-    if not (folder / "policy.py").is_file():
-        yield f"{folder.name}/policy.py is missing"
-        return
-    files = [p for p in sorted(folder.rglob("*")) if "__pycache__" not in p.parts and p.suffix != ".pyc"]
-    if len(files) > _FILES:
-        yield f"it has {len(files)} files, at most {_FILES} are captured"
-    names: set[str] = set()
-    for path in files:
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            yield f"{name} is no regular file"
-        elif path.is_file() and path.stat().st_size > _FILE_BYTES:
-            yield f"{name} is larger than 16 MiB"
-        if unicodedata.normalize("NFC", name) != name or "\\" in name or not name.isprintable():
-            yield f"{name!r} is no portable name"
-        if name.casefold() in names:
-            yield f"{name} differs from another name only in case"
-        names.add(name.casefold())
-        if path.suffix == ".py" and path.is_file():
-            yield from (f"{name}: {fault}" for fault in _source_faults(folder, path))
-
-
-def _source_faults(folder: Path, path: Path) -> Iterator[str]:
     try:
-        tree = ast.parse(path.read_bytes())
+        program = capture(folder)
+    except EvoPolicyError as error:
+        yield str(error)
+        return
+    own = {name.partition("/")[0].removesuffix(".py") for name in program.files}
+    for name, content in program.files.items():
+        if name.endswith(".py"):
+            yield from (f"{name}: {fault}" for fault in _source_faults(content, own))
+
+
+def _source_faults(source: bytes, own: set[str]) -> Iterator[str]:
+    try:
+        tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         yield f"it does not compile: {error}"
         return
-    own = {p.stem if p.is_file() else p.name for p in folder.iterdir()}
     for node in ast.walk(tree):
         modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:

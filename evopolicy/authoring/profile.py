@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from evopolicy.kernel.benchmark import Field
 from evopolicy.kernel.values import Value
@@ -83,9 +83,8 @@ class Profile:
     imports: tuple[str, ...] = ()
     """Modules that register the id when imported."""
     all_info: bool = False
-
-
-Source: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], float]
+    drawing: Mapping[str, Value] = field(default_factory=dict)
+    """For `gymnasium.make`, added when replays are drawn: a size, a camera. No part of the task."""
 
 
 class Series:

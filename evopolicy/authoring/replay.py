@@ -164,7 +164,7 @@ def _frames(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trace: Path) ->
     wanted = set(chosen_steps(length, FRAMES))
     with ExitStack() as stack:
         stack.enter_context(settings(SDL_VIDEODRIVER="dummy", PYGAME_HIDE_SUPPORT_PROMPT="1"))
-        env = benchmark.open(render_mode="rgb_array")
+        env = benchmark.open(render_mode="rgb_array", **benchmark.profile.drawing)
         stack.callback(env.close)
         if _draws_with_mujoco(env):
             gl = mujoco_gl()
