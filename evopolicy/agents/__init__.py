@@ -1,0 +1,59 @@
+"""Agents by name. To add one: a folder with `config.py` and `integration.py`, a line here, `conf/agent/<name>.yaml`.
+
+An integration turns a Host-owned task into one invocation and reads the stream it prints; `execution/` starts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from evopolicy.agents.config import AgentConfig, make_config
+from evopolicy.kernel.errors import AgentError, did_you_mean
+from evopolicy.kernel.ports import AgentIntegration
+
+AGENTS: dict[str, str] = {
+    "baseline": "evopolicy.agents.baseline.integration:Baseline",
+    "cma_es": "evopolicy.agents.cma_es.integration:CmaEs",
+    "command": "evopolicy.agents.command.integration:Command",
+    "random": "evopolicy.agents.random.integration:Random",
+    "replay": "evopolicy.agents.replay.integration:Replay",
+}
+"""`name: "module:Class"`. The class has an attribute `Config` and is made with one of it. The line to edit."""
+
+GROUP = "evopolicy.agents"
+"""Entry points of other distributions, of the same form; a name of ours cannot be taken over."""
+
+
+def agent_names() -> tuple[str, ...]:
+    """Every agent that can be loaded here, sorted."""
+    return tuple(sorted({*AGENTS, *(point.name for point in entry_points(group=GROUP))}))
+
+
+def agent_class(name: str) -> Any:
+    """The integration class of `name`. Raises AgentError, with the near name, where there is none."""
+    outside = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in AGENTS and name not in outside:
+        raise AgentError(f"agent: '{name}' is unknown.{did_you_mean(name, [*AGENTS, *outside])}")
+    target = AGENTS.get(name) or outside[name].value
+    try:
+        return EntryPoint(name, target, GROUP).load()
+    except (ImportError, AttributeError) as error:
+        raise AgentError(f"agent: '{name}' cannot be imported from {target}: {error}") from error
+
+
+def config_class(name: str) -> type[AgentConfig]:
+    """The dataclass that `conf/agent/<name>.yaml` mirrors. Raises AgentError."""
+    config: type[AgentConfig] = agent_class(name).Config
+    return config
+
+
+def load_agent(name: str, config: AgentConfig | Mapping[str, Any]) -> AgentIntegration:
+    """The integration `name` with `config`, a dataclass of its own or the mapping a YAML gives.
+
+    Raises AgentError for an unknown agent, ConfigError for a key that is unknown, missing or of the wrong type.
+    """
+    cls = agent_class(name)
+    integration: AgentIntegration = cls(make_config(cls.Config, config))
+    return integration

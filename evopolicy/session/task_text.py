@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,10 @@ from evopolicy.session.space_text import (
     observation_line,
     table,
 )
+
+
+WIDTH = 110
+"""Columns of prose in TASK.md."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,25 @@ def task_text(spec: BenchmarkSpec, terms: TaskTerms, skills: Sequence[str] = ())
         _workspace(skills),
         _rules(terms),
     ]
-    return "\n\n".join(section.strip() for section in sections) + "\n"
+    return _reflow("\n\n".join(section.strip() for section in sections)) + "\n"
+
+
+_KEPT = re.compile(r"[|#>]|```|[-*+] |\d+\. | {4}")
+"""How a line begins that is no plain prose."""
+
+
+def _reflow(text: str) -> str:
+    """Break prose at WIDTH columns, whatever the numbers and names in it; tables, code and lists stay as they are."""
+    parts = text.split("```")
+    for i in range(0, len(parts), 2):  # odd parts are inside a code fence
+        blocks = parts[i].split("\n\n")
+        parts[i] = "\n\n".join(_fill(b) if not any(_KEPT.match(x) for x in b.split("\n")) else b for b in blocks)
+    return "```".join(parts)
+
+
+def _fill(text: str, indent: str = "") -> str:
+    filled = textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n" * (len(text) - len(text.lstrip("\n"))) + filled.strip() + "\n" * (len(text) - len(text.rstrip("\n")))
 
 
 def _opening(spec: BenchmarkSpec, terms: TaskTerms) -> str:
@@ -253,7 +277,7 @@ call; a reason and a remedy are on standard error.
 
 `submit` and `wait` return after {number(terms.block_seconds)} seconds at the latest. Where the answer then says
 `"status": "running"`, call `evopolicy-session wait` until it says `published` or `failed`. With `--detach`, `submit`
-returns at once. One Submission runs at a time. `failed` means that the engine failed, not your Program; submit again.
+returns at once. One Submission runs at a time. `failed` means that the engine failed, not your Program (its Episodes stay spent).
 
 A selector lists indices and half-open ranges and names no Episode twice:
 
@@ -274,27 +298,28 @@ def _selectors(terms: TaskTerms) -> list[list[str]]:
 
 
 def _feedback(spec: BenchmarkSpec, terms: TaskTerms) -> str:
-    levels: dict[Visibility, str] = {
-        "score": "the score, and how many Episodes the Policy failed in, by kind of failure",
-        "summary": "aggregates over its Episodes",
-        "episodes": (
-            "for each index: return, length, how it ended, the measures below, and the traceback and printed text of "
-            "a Policy that failed or printed"
-        ),
-        "full": "traces of the steps, and pictures where there are any; the oldest may be removed to save space",
+    levels: dict[Visibility, list[list[str]]] = {
+        "score": [
+            ["`score`", "mean score over the Episodes"],
+            ["`episodes`", "how many there were"],
+            ["`failed_episodes`", "in how many of them the Policy failed, by kind of failure"],
+        ],
+        "summary": [["`summary`", "aggregates over the Episodes"]],
+        "episodes": [
+            [
+                "`by_episode`",
+                "per index: score, return, length, ending, measures, and the failure's traceback and the printed text",
+            ]
+        ],
+        "full": [["`artifacts`", "files beside it: traces of the steps, pictures; the oldest may go to save space"]],
     }
-    order = list(levels)
-    shown = order[: order.index(terms.visibility) + 1]
-    listed = "\n".join(f"- {levels[level]}" for level in shown)
+    shown = list(levels)[: list(levels).index(terms.visibility) + 1]
+    rows = [row for level in shown for row in levels[level]]
     text = f"""## Feedback
 
-Feedback of Submission 3 is in `feedback/0003/`, with `feedback.json` first (level `{terms.visibility}`). It holds
+Feedback of Submission 3 lies in `feedback/0003/`; begin with its `feedback.json` (level `{terms.visibility}`):
 
-{listed}
-
-and it is all keyed by the public index of the Episode."""
-    if len(shown) == 1:
-        text = text.replace("\n\nand it is all keyed by the public index of the Episode.", "")
+{table(["key", "what it holds"], rows)}"""
     if spec.measures and "episodes" in shown:
         text += f"\n\nThe measures of an Episode:\n\n{field_table(spec.measures)}"
     return text
@@ -307,7 +332,7 @@ def _workspace(skills: Sequence[str]) -> str:
         ["`feedback/`", "what the Host tells you; read it, do not write there"],
         ["`analysis/`", "yours: notes, scripts, anything you want to keep"],
     ]
-    rows += [[f"`skills/{name}`", "read it: how to do a thing well"] for name in skills]
+    rows += [[f"`skills/{name}`", "given to you to read"] for name in skills]
     return f"""## This folder
 
 {table(["path", "what it is"], rows)}
@@ -329,4 +354,4 @@ def _rules(terms: TaskTerms) -> str:
         )
     else:
         rules.append("Spend the whole budget. What you submitted counts even if you cannot.")
-    return "## Rules\n\n" + "\n".join(f"{i}. {rule}" for i, rule in enumerate(rules, 1))
+    return "## Rules\n\n" + "\n".join(_fill(f"{i}. {rule}", "   ") for i, rule in enumerate(rules, 1))

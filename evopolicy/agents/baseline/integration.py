@@ -1,0 +1,36 @@
+"""`baseline`: submits the Benchmark's initial Program; what an agent has to improve on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from evopolicy.agents.baseline.config import BaselineConfig
+from evopolicy.agents.config import identity
+from evopolicy.agents.scripted import read_script, script_invocation
+from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.transcript import Transcript
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Submits the Program of the workspace as it is."""
+
+    config: BaselineConfig
+
+    Config = BaselineConfig
+    program = "initial"
+    resumes = True
+
+    @property
+    def identity(self) -> AgentIdentity:
+        return identity(self.config)
+
+    def probe(self) -> Mapping[str, str]:
+        return {}
+
+    def invoke(self, task: AgentTask) -> Invocation:
+        return script_invocation(task, "baseline", {"repeats": self.config.repeats, "episodes": self.config.episodes})
+
+    def read(self, lines: Iterable[str]) -> Transcript:
+        return read_script(lines)

@@ -1,0 +1,36 @@
+"""Options of `command`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evopolicy.agents.config import AgentConfig
+from evopolicy.kernel.errors import ConfigError
+
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""Linux starts no process with a longer argument."""
+
+
+@dataclass(frozen=True)
+class CommandConfig(AgentConfig):
+    argv: tuple[str, ...]
+    """What to start; `{workspace}`, `{task}` (TASK.md) and `{python}` are replaced in each. The prompt is on stdin."""
+    ask_version: bool
+    """Run `argv[0] --version` once and keep its first line in the record."""
+    program: str
+    """Which of the Benchmark's Programs the workspace begins with: 'initial', 'random' or 'parametric'."""
+    network: bool
+    """Whether it needs a network."""
+    packages: tuple[str, ...]
+    """Python packages it imports beside those a Policy may."""
+    readable: tuple[str, ...]
+    """Further folders it reads or runs from, as an installation of its own."""
+    resumes: bool
+    """Whether it can be started again in a half-done workspace, after the Host was killed."""
+
+    def __post_init__(self) -> None:
+        for part in self.argv:
+            if "\0" in part or len(part.encode()) > MAX_ARGUMENT_BYTES:
+                raise ConfigError("agent.argv: an argument holds a NUL or has 128 KiB or more; put it into a file")
+        if self.program not in ("initial", "random", "parametric"):
+            raise ConfigError(f"agent.program: one of initial, random, parametric is needed, found '{self.program}'")

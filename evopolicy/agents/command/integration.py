@@ -1,0 +1,112 @@
+"""`command`: any program that can read TASK.md and call `evopolicy-session`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evopolicy.agents.command.config import CommandConfig
+from evopolicy.agents.config import identity
+from evopolicy.agents.stream import json_lines
+from evopolicy.kernel.errors import AgentError
+from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.transcript import Step, Transcript
+
+VERSION_SECONDS = 20.0
+MAX_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class Command:
+    """Starts `argv` in the workspace. Its output is taken as text, or as JSON lines with a "text"."""
+
+    config: CommandConfig
+
+    Config = CommandConfig
+
+    @property
+    def identity(self) -> AgentIdentity:
+        return identity(self.config)
+
+    @property
+    def program(self) -> str:
+        return self.config.program
+
+    @property
+    def resumes(self) -> bool:
+        return self.config.resumes
+
+    def probe(self) -> Mapping[str, str]:
+        executable = self._executable()
+        if not self.config.ask_version or executable is None:
+            return {}
+        name = Path(self.config.argv[0]).name
+        try:
+            done = subprocess.run(
+                [str(executable), "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=VERSION_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AgentError(
+                f"agent.argv: '{self.config.argv[0]} --version' does not answer ({error}); set agent.ask_version=false"
+            ) from None
+        said = (done.stdout.strip() or done.stderr.strip()).splitlines()
+        return {name: said[0][:200] if said else f"exit code {done.returncode}"}
+
+    def invoke(self, task: AgentTask) -> Invocation:
+        executable = self._executable()
+        argv = [_filled(part, task) for part in self.config.argv]
+        readable = [Path(path) for path in self.config.readable]
+        if executable is not None:
+            argv[0] = str(executable)
+            readable += [executable, *([executable.resolve()] if executable.is_symlink() else [])]
+        return Invocation(
+            argv=tuple(argv),
+            stdin=task.prompt,
+            packages=self.config.packages,
+            readable=tuple(readable),
+            network=self.config.network,
+        )
+
+    def read(self, lines: Iterable[str]) -> Transcript:
+        """One step a line. Such a program has no final event of its own: its exit code alone tells how it ended."""
+        steps: list[Step] = []
+        for line in lines:
+            if line.strip() and len(steps) < MAX_STEPS:
+                steps.append(Step("agent", _text(line)))
+        return Transcript(tuple(steps), completed=True)
+
+    def _executable(self) -> Path | None:
+        """argv[0] as this machine has it; None where only the sandbox knows it. Raises AgentError for none."""
+        if not self.config.argv or not self.config.argv[0]:
+            raise AgentError("agent.argv: is empty; say what to start, for instance 'agent.argv=[my-agent,\"{task}\"]'")
+        name = self.config.argv[0]
+        if name.startswith("{"):
+            return None
+        found = shutil.which(name)
+        if found is None:
+            raise AgentError(
+                f"agent.argv: there is no executable '{name}' here; install it, or give the full path of one"
+            )
+        return Path(found).absolute()
+
+
+def _filled(part: str, task: AgentTask) -> str:
+    known = {"{workspace}": task.workspace, "{task}": task.workspace / "TASK.md", "{python}": task.python}
+    for name, value in known.items():
+        part = part.replace(name, str(value))
+    return part
+
+
+def _text(line: str) -> str:
+    (event,) = json_lines([line])
+    text = event.get("text") if event else None
+    return text if isinstance(text, str) else line.rstrip("\r\n")

@@ -1,0 +1,64 @@
+"""What every agent's config has, and how a YAML's mapping becomes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, TypeVar
+
+import msgspec
+
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.ports import AgentIdentity
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """The keys every `conf/agent/<name>.yaml` has; an agent's own class adds its options."""
+
+    name: str
+    """The integration: a name in AGENTS."""
+    label: str
+    """As tables show it, one entry per label; '' for the name."""
+    model: str
+    """The provider's model id; '' for agents that need none."""
+
+
+Config = TypeVar("Config", bound=AgentConfig)
+
+
+def make_config(cls: type[Config], config: AgentConfig | Mapping[str, Any]) -> Config:
+    """`config` as a `cls`. Raises ConfigError for a key that is unknown, missing or of the wrong type."""
+    if isinstance(config, cls):
+        return config
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"agent: a {cls.__name__} or a mapping is needed, found {type(config).__name__}")
+    known = {field.name: field for field in fields(cls)}
+    for key in config:
+        if key not in known:
+            raise ConfigError(f"agent.{key}: this agent has no such option.{did_you_mean(str(key), known)}")
+    for key, field in known.items():
+        if key not in config and field.default is MISSING and field.default_factory is MISSING:
+            raise ConfigError(f"agent.{key}: is missing; take its value from conf/agent/")
+    try:
+        return msgspec.convert(dict(config), cls)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_sentence(str(error))) from None
+
+
+def _sentence(message: str) -> str:
+    """msgspec's "Expected `int`, got `str` - at `$.population`", with the key first."""
+    what, _, where = message.partition(" - at `$")
+    return f"agent{where.rstrip('`')}: {what[:1].lower()}{what[1:]}".replace("`", "'")
+
+
+def identity(config: AgentConfig) -> AgentIdentity:
+    """What names the agent in cells and tables; every option of its config is in it."""
+    options = {key: value for key, value in asdict(config).items() if key not in ("name", "label", "model")}
+    return AgentIdentity(label=config.label or config.name, name=config.name, model=config.model, options=options)
+
+
+def at_least(key: str, value: float | None, least: float) -> None:
+    """Raises ConfigError where `value` is below `least`; None passes."""
+    if value is not None and not value >= least:
+        raise ConfigError(f"agent.{key}: at least {least:g} is needed, found {value:g}")

@@ -1,0 +1,251 @@
+"""Names, configs, probes and the contract of every agent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evopolicy.agents import AGENTS, agent_names, config_class, load_agent
+from evopolicy.agents.baseline.config import BaselineConfig
+from evopolicy.agents.baseline.integration import Baseline
+from evopolicy.agents.contract import AgentContract, check_agent, example_task
+from evopolicy.kernel.errors import AgentError, ConfigError
+from evopolicy.kernel.ports import AgentIntegration, Invocation
+from evopolicy.kernel.transcript import Transcript
+
+CONF = Path(__file__).parents[2] / "conf"
+STREAM = (
+    '{"step": "session", "argv": ["submit", "program", "--episodes", "0:8"], "result": {}, "submission": 1}\n',
+    '{"step": "note", "text": "one done"}\n',
+    '{"step": "done"}\n',
+)  # fmt: skip
+
+
+def values(name: str, **options: Any) -> dict[str, Any]:
+    return {**yaml.safe_load((CONF / "agent" / f"{name}.yaml").read_text()), **options}
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_the_yaml_has_exactly_the_keys_of_the_dataclass(name: str) -> None:
+    config = values(name)
+    assert set(config) == {field.name for field in fields(config_class(name))}
+    assert (config["name"], config["label"], config["model"]) == (name, "", "")
+    assert load_agent(name, config)
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_prompt_says_where_the_task_is(path: Path) -> None:
+    prompt = yaml.safe_load(path.read_text())
+    assert set(prompt) == {"name", "text"}
+    assert prompt["name"] == path.stem
+    assert "TASK.md" in prompt["text"]
+
+
+def test_an_unknown_agent_names_the_near_one() -> None:
+    with pytest.raises(AgentError, match=r"'cmaes' is unknown\. Did you mean 'cma_es'"):
+        load_agent("cmaes", {})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"populaton": 3}, "agent.populaton: .*Did you mean 'population'"),
+        ({"population": "many"}, "agent.population: expected 'int | null', got 'str'"),
+        ({"population": 1}, "agent.population: at least 2 is needed, found 1"),
+        ({"sigma": 0.0}, "agent.sigma: a number above 0 is needed, found 0"),
+        ({"sigma": float("nan")}, "agent.sigma"),
+        ({"sigma": ...}, "agent.sigma: is missing"),
+    ],
+)
+def test_a_wrong_option_is_named_by_its_key(change: dict[str, Any], said: str) -> None:
+    config = {key: value for key, value in (values("cma_es") | change).items() if value is not ...}
+    with pytest.raises(ConfigError, match=said):
+        load_agent("cma_es", config)
+
+
+def test_a_config_of_another_agent_is_refused() -> None:
+    with pytest.raises(ConfigError, match="CmaEsConfig or a mapping"):
+        load_agent("cma_es", BaselineConfig("baseline", "", "", 1, None))
+
+
+def test_label_is_the_name_unless_given_and_options_are_all_the_rest() -> None:
+    assert load_agent("baseline", values("baseline")).identity.label == "baseline"
+    identity = load_agent("baseline", values("baseline", label="floor", repeats=3)).identity
+    assert (identity.label, identity.name) == ("floor", "baseline")
+    assert identity.options == {"repeats": 3, "episodes": None}
+
+
+def test_agents_of_other_distributions_are_found_and_cannot_take_a_name_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = "evopolicy.agents.random.integration:Random"
+    outside = [metadata.EntryPoint(name, ours, "evopolicy.agents") for name in ("visitor", "baseline")]
+    broken = metadata.EntryPoint("broken", "evopolicy.agents.nowhere:Agent", "evopolicy.agents")
+    monkeypatch.setattr("evopolicy.agents.entry_points", lambda group: [*outside, broken] if group else [])
+    assert "visitor" in agent_names()
+    assert load_agent("visitor", values("random")).program == "random"
+    assert load_agent("baseline", values("baseline")).program == "initial"
+    with pytest.raises(AgentError, match="'broken' cannot be imported"):
+        load_agent("broken", {})
+
+
+def test_random_and_cma_es_begin_with_their_own_program() -> None:
+    assert load_agent("random", values("random")).program == "random"
+    assert load_agent("cma_es", values("cma_es")).program == "parametric"
+
+
+def test_cma_es_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = load_agent("cma_es", values("cma_es"))
+    assert set(agent.probe()) == {"cma", "numpy"}
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("evopolicy.agents.scripted.metadata.version", missing)
+    with pytest.raises(AgentError, match="pip install cma"):
+        agent.probe()
+
+
+# --- command -----------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_executable_is_named_before_anything_is_spent() -> None:
+    agent = load_agent("command", values("command", argv=["no-such-agent", "{task}"]))
+    for call in (agent.probe, lambda: agent.invoke(example_task())):
+        with pytest.raises(AgentError, match="no executable 'no-such-agent' here; install it"):
+            call()
+    with pytest.raises(AgentError, match=r"agent\.argv: is empty"):
+        load_agent("command", values("command")).probe()
+
+
+def test_an_executable_is_named_in_full_and_may_be_read(tmp_path: Path) -> None:
+    real, link = tmp_path / "real" / "agent", tmp_path / "agent"
+    real.parent.mkdir()
+    real.write_text("#!/bin/sh\necho agent 1.2\n")
+    real.chmod(0o755)
+    link.symlink_to(real)
+    agent = load_agent("command", values("command", argv=[str(link), "{task}"], ask_version=True, network=True))
+    assert agent.probe() == {"agent": "agent 1.2"}
+    invocation = agent.invoke(example_task())
+    assert invocation.argv == (str(link), "/workspace/TASK.md")
+    assert set(invocation.readable) == {link, real}
+    assert invocation.network
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"argv": ["a\0b"]}, "agent.argv"),
+        ({"argv": ["x" * 200_000]}, "128 KiB"),
+        ({"program": "best"}, "agent.program"),
+    ],
+)
+def test_a_command_that_cannot_be_started_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_agent("command", values("command") | change)
+
+
+def test_lines_with_a_text_are_read_as_that_text() -> None:
+    transcript = load_agent("command", values("command")).read(["plain\n", '{"text": "said"}', "\n", '{"n": 1}'])
+    assert [step.text for step in transcript.steps] == ["plain", "said", '{"n": 1}']
+
+
+# --- transcripts of scripts --------------------------------------------------------------------------------------
+
+
+def read(*lines: str) -> Transcript:
+    return load_agent("baseline", values("baseline")).read(lines)
+
+
+def test_a_stream_without_its_end_is_not_completed() -> None:
+    assert read(*STREAM).completed
+    assert not read(*STREAM[:-1]).completed
+    assert not read().completed
+
+
+def test_an_error_is_kept_in_its_own_words() -> None:
+    transcript = read(STREAM[0], json.dumps({"step": "error", "text": "over the budget"}))
+    assert (transcript.completed, transcript.error, transcript.error_kind) == (False, "over the budget", "other")
+
+
+def test_unknown_and_malformed_lines_are_counted() -> None:
+    transcript = read('{"step": "dance"}', "{", '{"step": 3}', STREAM[1])
+    assert (dict(transcript.unknown_events), transcript.malformed_lines, len(transcript.steps)) == ({"dance": 1}, 2, 1)
+
+
+# --- the contract ------------------------------------------------------------------------------------------------
+
+
+class TestBaselineContract(AgentContract):
+    stream = STREAM
+
+    def make(self) -> AgentIntegration:
+        return load_agent("baseline", values("baseline"))
+
+
+class TestCmaEsContract(AgentContract):
+    stream = STREAM
+
+    def make(self) -> AgentIntegration:
+        return load_agent("cma_es", values("cma_es"))
+
+
+class TestCommandContract(AgentContract):
+    stream = ("one\n", "two\n")
+
+    def make(self) -> AgentIntegration:
+        return load_agent("command", values("command", argv=["sh", "-c", "true"]))
+
+
+@dataclass(frozen=True)
+class Broken(Baseline):
+    """Breaks one rule of the contract at a time."""
+
+    rule: str = ""
+
+    @property
+    def identity(self) -> Any:
+        identity = super().identity
+        if self.rule == "name":
+            return replace(identity, name="Base Line")
+        return replace(identity, options={"path": Path()}) if self.rule == "options" else identity
+
+    def probe(self) -> Any:
+        return {"version": 3} if self.rule == "probe" else {}
+
+    def invoke(self, task: Any) -> Invocation:
+        invocation = super().invoke(task)
+        changes: dict[str, dict[str, Any]] = {
+            "argv": {"argv": ()},
+            "prompt": {"argv": ("agent", task.prompt)},
+            "files": {"files": {"../outside": ""}},
+            "secret": {"environment": {"KEY": "sk-0123456789abcdef"}},
+        }
+        return replace(invocation, **changes.get(self.rule, {}))
+
+    def read(self, lines: Any) -> Transcript:
+        if self.rule == "read":
+            return Transcript(tuple(json.loads(line) for line in lines))
+        return Transcript(completed=True) if self.rule == "silent" else super().read(lines)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
+        ("prompt", "128 KiB"), ("files", "outside"), ("secret", "SOME_API_KEY"), ("read", "read raised"),
+        ("silent", "neither kept nor counted"),
+    ],
+)  # fmt: skip
+def test_a_broken_rule_is_named(rule: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
+    config = BaselineConfig("baseline", "", "", 1, None)
+    check_agent(Broken(config), STREAM)
+    with pytest.raises(AgentError, match=f"agent contract: .*{said}"):
+        check_agent(Broken(config, rule), STREAM)
