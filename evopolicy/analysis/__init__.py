@@ -1,0 +1,67 @@
+"""Records -> frames -> rank scores and tables. Importing this package costs nothing: names load when they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evopolicy.analysis.frames import Frames
+    from evopolicy.analysis.load import Found, find_runs, load_frames
+    from evopolicy.analysis.published import published_scores
+    from evopolicy.analysis.rank import rank_entries, rank_scores
+    from evopolicy.analysis.render import render_csv, render_html, render_markdown, render_rich, render_text
+    from evopolicy.analysis.scores import CellScore, check_comparable
+    from evopolicy.analysis.tables import EntryRank, RankTable, entry_ranks, rank_table
+
+_HOMES = {
+    "CellScore": "scores",
+    "EntryRank": "tables",
+    "Found": "load",
+    "Frames": "frames",
+    "RankTable": "tables",
+    "check_comparable": "scores",
+    "entry_ranks": "tables",
+    "find_runs": "load",
+    "load_frames": "load",
+    "published_scores": "published",
+    "rank_entries": "rank",
+    "rank_scores": "rank",
+    "rank_table": "tables",
+    "render_csv": "render",
+    "render_html": "render",
+    "render_markdown": "render",
+    "render_rich": "render",
+    "render_text": "render",
+}
+
+__all__ = [
+    "CellScore",
+    "EntryRank",
+    "Found",
+    "Frames",
+    "RankTable",
+    "check_comparable",
+    "entry_ranks",
+    "find_runs",
+    "load_frames",
+    "published_scores",
+    "rank_entries",
+    "rank_scores",
+    "rank_table",
+    "render_csv",
+    "render_html",
+    "render_markdown",
+    "render_rich",
+    "render_text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

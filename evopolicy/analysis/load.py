@@ -1,0 +1,224 @@
+"""Reads Runs and sweeps from disk. Nothing else in analysis touches a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, overload
+
+import msgspec
+
+from evopolicy.kernel.errors import RecordError, did_you_mean
+from evopolicy.kernel.evaluation import Graded
+from evopolicy.kernel.journal import JOURNAL
+from evopolicy.kernel.pool import SPLITS
+from evopolicy.kernel.record import RECORD, Run, load_run
+from evopolicy.kernel.submission import OUTCOMES, read_graded, submission_folder
+from evopolicy.kernel.sweep import SWEEP, Cell, read_sweep
+
+if TYPE_CHECKING:
+    from evopolicy.analysis.frames import Frames
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A folder or file that should hold a part of a Run and cannot be read."""
+
+    folder: Path
+    """The Run's folder."""
+    reason: str
+    """One sentence that names the file."""
+
+
+@dataclass(frozen=True)
+class Found(Sequence[Run]):
+    """The Runs of one or more sources, finished or not; a sequence of them."""
+
+    runs: tuple[Run, ...]
+    cells: tuple[Cell, ...] = ()
+    """What the sweeps among the sources have planned, started or not; () where there is no sweep among them."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Corrupt Runs and those of an unknown schema: named, never fatal."""
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Run]: ...
+    def __getitem__(self, index: int | slice) -> Run | Sequence[Run]:
+        return self.runs[index]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+def find_runs(*sources: Path | str) -> Found:
+    """The Runs under every source: a Run's folder, a sweep's, an output folder, or any folder above Runs.
+
+    A Run named twice is loaded once. Of a sweep, every planned cell is reported, whether it has begun or not.
+    Raises RecordError for a source that does not exist, holds neither Run nor sweep, or is a corrupt sweep.
+    """
+    folders: dict[Path, Path] = {}
+    cells: dict[str, Cell] = {}
+    for source in sources:
+        found, planned = _expand(Path(source))
+        folders.update({folder.resolve(): folder for folder in found if folder.resolve() not in folders})
+        cells.update({cell.run: cell for cell in planned if cell.run not in cells})
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
+    for folder in folders.values():
+        try:
+            runs.append(load_run(folder))
+        except (RecordError, OSError) as error:
+            unreadable.append(Unreadable(folder, str(error)))
+    return Found(tuple(runs), tuple(cells.values()), tuple(unreadable))
+
+
+def _expand(source: Path) -> tuple[list[Path], tuple[Cell, ...]]:
+    """Folders of Runs under `source`, and the cells planned where it is a sweep."""
+    if source.name in (RECORD, JOURNAL, SWEEP) and source.is_file():
+        source = source.parent
+    if not source.is_dir():
+        raise RecordError(f"source: {source} is no folder.{_near(source)}")
+    if (source / SWEEP).is_file():
+        return _sweep_runs(source)
+    root = source / "runs" if (source / "runs").is_dir() and not _is_run(source) else source
+    folders = list(_walk(root))
+    if not folders:
+        if sweeps := sorted(path.parent.name for path in source.glob(f"*/{SWEEP}")):
+            raise RecordError(f"source: {source} holds several sweeps; name one of them: {', '.join(sweeps)}")
+        raise RecordError(f"source: {source} holds no Run; name a Run's folder, a sweep's or the output folder")
+    return folders, ()
+
+
+def _near(source: Path) -> str:
+    try:
+        names = [path.name for path in source.parent.iterdir() if path.is_dir()]
+    except OSError:
+        return " Check the path."
+    return did_you_mean(source.name, names[:200]) or " Check the path."
+
+
+def _sweep_runs(folder: Path) -> tuple[list[Path], tuple[Cell, ...]]:
+    sweep = read_sweep(folder)
+    output = folder.absolute().parent.parent
+    for cell in sweep.cells:
+        path = PurePosixPath(cell.run)
+        if path.is_absolute() or ".." in path.parts:
+            raise RecordError(f"{folder / SWEEP}: the cell '{cell.run}' lies outside the output folder; repair it")
+    return [output / cell.run for cell in sweep.cells if _is_run(output / cell.run)], sweep.cells
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / RECORD).is_file() or (folder / JOURNAL).is_file()
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Folders of Runs in a stable order. What lies inside a Run (an agent's own files) is never taken for another."""
+    for current, folders, _ in os.walk(root):
+        if _is_run(Path(current)):
+            folders.clear()
+            yield Path(current)
+        else:
+            folders.sort()
+
+
+def cell_of(run: Path, cells: Iterable[Cell]) -> Cell | None:
+    """The planned cell whose Run lies in the folder `run`, if any: a cell's path is relative to the output folder."""
+    parts = run.parts
+    for cell in cells:
+        tail = PurePosixPath(cell.run).parts
+        if parts[-len(tail) :] == tail:
+            return cell
+    return None
+
+
+# --- what lies beside the journal --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EpisodeFile:
+    """The Episodes of one Submission, or of one Program on a private split."""
+
+    split: str
+    """'training', 'validation' or 'assessment'."""
+    program: str
+    """Digest."""
+    submission: int | None
+    """None on the private splits."""
+    graded: tuple[Graded, ...]
+
+
+def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
+    """Every Episode of `run` that is on disk: training from its Submissions, the private splits from its evaluations.
+
+    Files that are missing (not written yet, or pruned) are left out; corrupt ones are named in the second list.
+    """
+    paths: list[tuple[Path, str, str, int | None]] = [
+        (submission_folder(run.folder, s.id) / OUTCOMES, "training", s.program, s.id) for s in run.state.submissions
+    ]
+    for private in SPLITS:
+        paths.extend(
+            (path, private, path.stem, None) for path in sorted((run.folder / "evaluations" / private).glob("*.jsonl"))
+        )
+    files: list[EpisodeFile] = []
+    unreadable: list[Unreadable] = []
+    for path, split, program, submission in paths:
+        if not path.is_file():
+            continue
+        try:
+            files.append(EpisodeFile(split, program, submission, _read(path)))
+        except RecordError as error:
+            unreadable.append(Unreadable(run.folder, str(error)))
+    return files, unreadable
+
+
+def _read(path: Path) -> tuple[Graded, ...]:
+    try:
+        return tuple(read_graded(path))
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: is corrupt ({error}); restore it from a copy") from None
+
+
+SOURCE_BYTES = 1_000_000
+"""A module of a Program larger than this is no source a person wrote; its text is left out of the frames."""
+
+
+@dataclass(frozen=True)
+class ProgramFiles:
+    """A Program as its archived folder holds it."""
+
+    files: int
+    bytes: int
+    source: Mapping[str, str]
+    """Text of its Python modules by relative path."""
+
+
+def read_program(run: Run, digest: str) -> ProgramFiles | None:
+    """The Program `digest` of `run`; None where its files are not there any more."""
+    folder = run.program(digest)
+    if not folder.is_dir():
+        return None
+    count = total = 0
+    source: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        size = path.stat().st_size
+        count, total = count + 1, total + size
+        if path.suffix == ".py" and size <= SOURCE_BYTES:
+            source[path.relative_to(folder).as_posix()] = path.read_text("utf-8", "replace")
+    return ProgramFiles(count, total, source)
+
+
+def load_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool = True) -> Frames:
+    """Typed frames of `runs` (a Found keeps its planned and unreadable cells); see `frames.COLUMNS` for the columns.
+
+    `episodes=False` and `programs=False` leave those two frames empty and their files unread.
+    """
+    from evopolicy.analysis.frames import build_frames
+
+    return build_frames(runs, episodes=episodes, programs=programs)

@@ -1,0 +1,261 @@
+"""Cells with their held-out scores: what every table starts from, and the check that they may be compared."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from evopolicy.analysis.load import Found, Unreadable, cell_of
+from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.kernel.record import Run, RunRecord
+from evopolicy.kernel.sweep import Cell
+
+Status = Literal["done", "pending", "running", "unfinished", "failed", "invalid", "unreadable"]
+OPEN: frozenset[Status] = frozenset({"pending", "running", "unfinished"})
+"""Statuses of a cell that may still become done by itself or by running the sweep again."""
+
+CONDITIONS: Mapping[str, str] = {
+    "isolation": "isolation levels",
+    "parameters": "Benchmark parameters",
+    "pool": "pools",
+    "budget": "budgets",
+    "duplicates": "several Runs of one cell",
+}
+"""What may not differ inside one comparison unless asked for, and how messages call it."""
+
+_AXES: Mapping[str, tuple[str, ...]] = {
+    "isolation": ("execution",),
+    "parameters": ("benchmark",),
+    "pool": ("pool", "protocol"),
+    "budget": ("budget", "protocol"),
+}
+"""Config groups that set a condition: swept, its difference is part of the entry's name and so was asked for."""
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """What has turned Runs into cells already: frames."""
+
+    def scores(self) -> list[CellScore]: ...
+
+
+Source: TypeAlias = Found | Scored | Iterable[Run]
+"""What can be compared: the Runs of `find_runs`, frames, or any loaded Runs."""
+
+
+@dataclass(frozen=True)
+class CellScore:
+    """One cell of a comparison: a Run, or the place of one."""
+
+    entry: str
+    benchmark: str
+    """Slug."""
+    seed: int
+    status: Status
+    mean: float | None = None
+    """Mean score on Assessment; None unless `status` is 'done'."""
+    standard_error: float | None = None
+    """Over its held-out Episodes."""
+    episodes: int = 0
+    """Held-out Episodes."""
+    failed: int = 0
+    """Held-out Episodes in which the Policy failed."""
+    reason: str = ""
+    """Why it is not done, or what is to be known of it."""
+    benchmark_id: str = ""
+    """`family/Name-vN`."""
+    wall_seconds: float = 0.0
+    """Thinking, evaluating, Validation and Assessment."""
+    usage: Mapping[str, float] = field(default_factory=dict)
+    """Tokens, requests and cost the provider reported, as in `kernel.transcript.Usage`."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """By the names in CONDITIONS, in words."""
+    axes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.entry} on {self.benchmark}, seed {self.seed}"
+
+
+def run_conditions(record: RunRecord) -> dict[str, str]:
+    """What `record` was measured under, in words that are equal exactly when the conditions are."""
+    pool, budget = record.pool, record.budget
+    cases = f" ({pool.cases})" if pool.kind == "paper" else ""
+    secret = f", secret {record.pool_secret_digest[:12]}" if record.pool_secret_digest else ""
+    cap = f", at most {budget.per_submission} each" if budget.per_submission is not None else ""
+    return {
+        "isolation": record.isolation,
+        "parameters": record.benchmark.digest,
+        "pool": f"{pool.kind}{cases}, seed {pool.seed}, {pool.training}/{pool.validation}/{pool.assessment} Episodes, "
+        f"policy seed {pool.policy_seed}{secret}",
+        "budget": f"{budget.submissions} Submissions, {budget.episodes} units{cap}, {budget.finish}, "
+        f"candidates {budget.candidates}",
+    }
+
+
+def wall_seconds(run: Run) -> float:
+    """Seconds the Run took: thinking, evaluating, Validation and Assessment."""
+    state = run.state
+    return state.thinking_seconds + state.evaluating_seconds + sum(run.result.wall_seconds.values())
+
+
+def usage_numbers(run: Run) -> dict[str, float]:
+    """What the provider reported, numbers only."""
+    return {k: v for k, v in run.state.usage.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+
+
+def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
+    """Where `run` stands and why; `cell` is its place in a sweep, whose word counts only while the Run has no end."""
+    result = run.result
+    if not run.finished:
+        if cell and cell.status == "failed":
+            return "failed", cell.error or "failed"
+        if cell and cell.status == "running":
+            return "running", "still running"
+        ended = f" (the agent ended: {run.state.agent_ended})" if run.state.agent_ended else ""
+        return "unfinished", f"has no held-out result yet{ended}"
+    reasons = ", ".join(result.reasons)
+    if not run.valid:
+        return "invalid", reasons or "marked invalid"
+    if result.assessment is None:
+        return "invalid", "ended without Assessment"
+    return "done", reasons
+
+
+def run_score(run: Run, cell: Cell | None = None) -> CellScore:
+    """The cell `run` fills. In a sweep the entry's name is the sweep's own: a reused Run may be of another sweep."""
+    status, reason = run_status(run, cell)
+    measured = run.result.assessment if status == "done" else None
+    record = run.record
+    return CellScore(
+        entry=cell.entry if cell else record.entry,
+        benchmark=record.benchmark.slug,
+        seed=record.seed,
+        status=status,
+        mean=measured.mean if measured else None,
+        standard_error=measured.standard_error if measured else None,
+        episodes=measured.episodes if measured else 0,
+        failed=measured.failed if measured else 0,
+        reason=reason,
+        benchmark_id=record.benchmark.id,
+        wall_seconds=wall_seconds(run),
+        usage=usage_numbers(run),
+        conditions=run_conditions(record),
+        axes=record.axes,
+    )
+
+
+def absent_score(cell: Cell, unreadable: Unreadable | None = None) -> CellScore:
+    """A planned cell without a Run that can be read."""
+    if unreadable:
+        return CellScore(cell.entry, cell.benchmark, cell.seed, "unreadable", reason=unreadable.reason)
+    if cell.status == "failed":
+        return CellScore(cell.entry, cell.benchmark, cell.seed, "failed", reason=cell.error or "failed")
+    if cell.status in ("finished", "reused"):
+        reason = f"its folder {cell.run} is missing"
+        return CellScore(cell.entry, cell.benchmark, cell.seed, "unreadable", reason=reason)
+    status: Status = "running" if cell.status == "running" else "pending"
+    return CellScore(cell.entry, cell.benchmark, cell.seed, status, reason="not started" if status == "pending" else "")
+
+
+def absent_scores(runs: Iterable[Path], cells: Sequence[Cell], broken: Sequence[Unreadable]) -> list[CellScore]:
+    """The planned cells that none of the folders `runs` fills."""
+    filled = {cell.run for folder in runs if (cell := cell_of(folder, cells))}
+    reasons = {cell.run: item for item in broken if (cell := cell_of(item.folder, cells))}
+    return [absent_score(cell, reasons.get(cell.run)) for cell in cells if cell.run not in filled]
+
+
+def cell_scores(source: Source, planned: Sequence[Cell] = ()) -> list[CellScore]:
+    """Every cell of `source`, in the order planned where it is a sweep, else by Benchmark, entry and seed.
+
+    `planned` are the cells of a sweep whose Runs `source` holds, where it is no Found of that sweep.
+    """
+    if isinstance(source, Scored):
+        return source.scores()
+    runs = list(source)
+    cells = tuple(planned) or (source.cells if isinstance(source, Found) else ())
+    broken = source.unreadable if isinstance(source, Found) else ()
+    scores = [run_score(run, cell_of(run.folder, cells)) for run in runs]
+    scores.extend(absent_scores([run.folder for run in runs], cells, broken))
+    return in_order(scores, cells)
+
+
+def in_order(scores: list[CellScore], cells: Sequence[Cell] = ()) -> list[CellScore]:
+    """As planned in `cells`; what is not planned comes after it, by Benchmark, entry and seed."""
+    places = {(cell.benchmark, cell.entry, cell.seed): i for i, cell in enumerate(cells)}
+
+    def place(score: CellScore) -> tuple[int, str, str, int]:
+        key = (score.benchmark, score.entry, score.seed)
+        return places.get(key, len(cells)), *key
+
+    return sorted(scores, key=place)
+
+
+# --- may they be compared? ---------------------------------------------------------------------------------------
+
+
+def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str] = ()) -> list[str]:
+    """Refuse a comparison whose done cells differ in what would make it unfair.
+
+    Isolation levels may not differ at all; Benchmark parameters, pools and budgets not within one Benchmark; and a cell
+    (entry, Benchmark, seed) has one Run. A difference that was swept, and so is part of the entries' names, is let in.
+    `allow` holds the names in CONDITIONS that are let in too; for each that does differ one sentence is returned.
+    Raises RecordError naming the cells on each side, ConfigError for an unknown name in `allow`.
+    """
+    for name in allow:
+        if name not in CONDITIONS:
+            raise ConfigError(f"allow: '{name}' is no condition.{did_you_mean(name, CONDITIONS)}")
+    scores = [score for score in _scores(source) if score.status == "done"]
+    notes: list[str] = []
+    for name in CONDITIONS:
+        problem = _duplicates(scores) if name == "duplicates" else _mixed(scores, name)
+        if problem and name not in allow:
+            raise RecordError(f"the comparison mixes {problem}; compare them apart, or allow '{name}'")
+        if problem:
+            notes.append(f"Mixes {problem}.")
+    return notes
+
+
+def _scores(source: Source | Sequence[CellScore]) -> list[CellScore]:
+    if isinstance(source, list | tuple) and all(isinstance(item, CellScore) for item in source):
+        return list(source)
+    return cell_scores(source)  # type: ignore[arg-type]  # a sequence of Runs by now
+
+
+def _mixed(scores: Sequence[CellScore], name: str) -> str:
+    """Words for the first group of cells whose condition `name` differs, '' for none."""
+    groups: dict[tuple[str, ...], dict[str, list[CellScore]]] = defaultdict(lambda: defaultdict(list))
+    for score in scores:
+        if name in score.conditions:
+            swept = [f"{k}={v}" for k, v in sorted(score.axes.items()) if k.split(".")[0] in _AXES[name]]
+            place = "" if name == "isolation" else score.benchmark
+            groups[(place, *swept)][score.conditions[name]].append(score)
+    for (place, *_), values in groups.items():
+        if len(values) > 1:
+            where = f" on {place}" if place else ""
+            sides = "; ".join(f"'{_brief(value)}' for {name_cells(cells, 2)}" for value, cells in values.items())
+            return f"{CONDITIONS[name]}{where}: {sides}"
+    return ""
+
+
+def _duplicates(scores: Sequence[CellScore]) -> str:
+    cells: dict[tuple[str, str, int], list[CellScore]] = defaultdict(list)
+    for score in scores:
+        cells[score.entry, score.benchmark, score.seed].append(score)
+    for found in cells.values():
+        if len(found) > 1:
+            return f"{CONDITIONS['duplicates']}: {len(found)} Runs of {found[0].name}"
+    return ""
+
+
+def _brief(value: str) -> str:
+    return value[:12] if len(value) == 64 and " " not in value else value
+
+
+def name_cells(cells: Sequence[CellScore], most: int) -> str:
+    """`a on x, seed 0; b on y, seed 1 and 3 more`."""
+    more = f" and {len(cells) - most} more" if len(cells) > most else ""
+    return "; ".join(cell.name for cell in cells[:most]) + more

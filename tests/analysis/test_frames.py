@@ -1,0 +1,124 @@
+"""Runs as typed frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from evopolicy.analysis import find_runs, load_frames, rank_table
+from evopolicy.analysis.frames import COLUMNS, Frames
+from evopolicy.kernel.sweep import Cell
+
+Lay = Callable[..., Path]
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_frames_have_exactly_the_documented_columns_and_types(name: str, lay_run: Lay) -> None:
+    full = getattr(load_frames(find_runs(lay_run("ada", "cartpole"))), name)
+    empty = getattr(load_frames([]), name)
+
+    for frame in (full, empty):
+        assert list(frame.columns) == [column.name for column in COLUMNS[name]]
+        assert all(frame[column.name].dtype == column.dtype for column in COLUMNS[name])
+    assert len(empty) == 0
+
+
+@pytest.fixture
+def frames(lay_run: Lay, tmp_path: Path) -> Frames:
+    lay_run("ada", "cartpole", heldout=[1.0, 3.0], failed=1, usage={"output_tokens": 50, "cost_usd": 0.25})
+    lay_run("bob", "cartpole", upto="session")
+    return load_frames(find_runs(tmp_path / "outputs"))
+
+
+def test_runs_carry_result_status_and_conditions(frames: Frames) -> None:
+    ada, bob = (frames.runs[frames.runs.entry == name].iloc[0] for name in ("ada", "bob"))
+
+    assert (ada.heldout_mean, ada.heldout_se, ada.heldout_failed) == (2.0, 1.0, 1)
+    assert (ada.status, ada.valid, ada.finished, ada.selected_submission) == ("done", True, True, 2)
+    assert (ada.wall_seconds, ada.units_used, ada.units_budget) == (18.0, 4, 8)
+    assert (bob.status, bob.valid, bob.finished) == ("unfinished", False, False)
+    assert pd.isna(bob.heldout_mean)
+    assert pd.isna(bob.selected_submission)
+    assert ada.budget == "4 Submissions, 8 units, allow_early, candidates all"
+
+
+def test_submissions_carry_the_best_so_far(frames: Frames) -> None:
+    rows = frames.submissions[frames.submissions.entry == "ada"]
+
+    assert rows.score.tolist() == [6.0, 3.0]
+    assert rows.best_so_far.tolist() == [6.0, 6.0]
+    assert rows.units_used.tolist() == [2, 4]
+    assert rows.selector.tolist() == ["0:2", "0:2"]
+
+
+def test_episodes_join_runs_and_mark_failures(frames: Frames) -> None:
+    held_out = frames.episodes[frames.episodes.split == "assessment"]
+
+    assert held_out.run.tolist() == [frames.runs[frames.runs.entry == "ada"].run.iloc[0]] * 2
+    assert held_out.failure_kind.tolist() == ["exception", ""]
+    assert held_out.failure_step.tolist() == [3, pd.NA]
+    assert held_out.submission.isna().all()
+    assert frames.episodes[frames.episodes.split == "training"].score.tolist() == [5.0, 7.0, 3.0, 3.0] * 2
+
+
+def test_programs_candidates_and_usage(frames: Frames) -> None:
+    programs = frames.programs[frames.programs.entry == "ada"]
+    candidates = frames.candidates[frames.candidates.entry == "ada"]
+    usage = frames.usage.set_index("entry")
+
+    assert programs.initial.tolist() == [True, False]
+    assert programs.selected.tolist() == [False, True]
+    assert programs.lines.tolist() == [1, 2]
+    assert programs.source.iloc[1]["policy.py"].endswith("x = 1\n")
+    assert candidates.named.tolist() == [pd.NA, 0]
+    assert candidates.validation_mean.tolist()[1] == 5.0
+    assert pd.isna(candidates.validation_mean.iloc[0])
+    assert usage.output_tokens["ada"] == 50
+    assert usage.cost_usd["ada"] == 0.25
+    assert pd.isna(usage.output_tokens["bob"])
+
+
+def test_episodes_and_programs_can_be_left_unread(lay_run: Lay) -> None:
+    frames = load_frames(find_runs(lay_run("ada", "cartpole")), episodes=False, programs=False)
+
+    assert len(frames.runs) == 1
+    assert len(frames.episodes) == len(frames.programs) == 0
+
+
+def test_gaps_name_planned_cells_and_corrupt_files(
+    lay_run: Lay, lay_sweep: Callable[..., Path], plan: Callable[..., Cell]
+) -> None:
+    folder = lay_run("ada", "cartpole")
+    (folder / "submissions" / "0001" / "outcomes.jsonl").write_text("nonsense\n")
+    broken = lay_run("bob", "cartpole")
+    (broken / "record.json").write_text("{")
+    cells = [plan("ada", "cartpole"), plan("bob", "cartpole"), plan("eve", "cartpole", 0, "failed", "no such CLI")]
+    gaps = load_frames(find_runs(lay_sweep(cells))).gaps
+
+    assert sorted(zip(gaps.entry, gaps.status, strict=True)) == [
+        ("ada", "unreadable"),
+        ("bob", "unreadable"),
+        ("eve", "failed"),
+    ]
+    assert gaps.set_index("entry").reason["eve"] == "no such CLI"
+
+
+def test_tables_of_frames_and_of_runs_are_the_same(
+    lay_run: Lay, lay_sweep: Callable[..., Path], plan: Callable[..., Cell]
+) -> None:
+    lay_run("ada", "cartpole", usage={"requests": 3})
+    lay_run("bob", "cartpole", heldout=[9.0, 9.0], valid=False, reasons=["provider"])
+    found = find_runs(lay_sweep([plan(n, "cartpole", s) for n in ("ada", "bob") for s in (0, 1)]))
+
+    assert rank_table(load_frames(found)) == rank_table(found)
+
+
+def test_a_filtered_frame_gives_the_table_of_what_is_left(frames: Frames) -> None:
+    from dataclasses import replace
+
+    table = rank_table(replace(frames, runs=frames.runs[frames.runs.valid]))
+
+    assert [row.entry for row in table.entries] == ["ada"]

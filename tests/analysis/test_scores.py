@@ -1,0 +1,141 @@
+"""What may be compared, and what of each Run a table takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evopolicy.analysis import check_comparable, find_runs, load_frames
+from evopolicy.analysis.scores import cell_scores
+from evopolicy.kernel.budget import Budget
+from evopolicy.kernel.errors import ConfigError, RecordError
+from evopolicy.kernel.pool import PoolConfig
+from evopolicy.kernel.record import BenchmarkIdentity
+from evopolicy.kernel.sweep import Cell
+
+Lay = Callable[..., Path]
+OTHER = {
+    "isolation": {"isolation": "none"},
+    "parameters": {"benchmark": BenchmarkIdentity("cartpole", "family/Cartpole-v1", "e" * 64, "m:f", {})},
+    "pool": {"pool": PoolConfig("derived", 16, 4, 9, 0)},
+    "budget": {"budget": Budget(4, 9, None, "allow_early", "all")},
+    "duplicates": {"tag": "other"},
+}
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> Path:
+    return tmp_path / "outputs"
+
+
+@pytest.mark.parametrize("condition", list(OTHER))
+def test_a_mixed_comparison_is_refused_and_names_the_cells(lay_run: Lay, outputs: Path, condition: str) -> None:
+    lay_run("ada", "cartpole")
+    lay_run("ada" if condition == "duplicates" else "bob", "cartpole", **OTHER[condition])
+    found = find_runs(outputs)
+
+    with pytest.raises(RecordError, match=f"ada on cartpole, seed 0.*allow '{condition}'"):
+        check_comparable(found)
+    with pytest.raises(RecordError, match=f"allow '{condition}'"):
+        check_comparable(load_frames(found))
+    (note,) = check_comparable(found, allow={condition})
+    assert note.startswith("Mixes ")
+
+
+def test_uniform_runs_are_comparable(lay_run: Lay, outputs: Path) -> None:
+    for name in ("ada", "bob"):
+        lay_run(name, "cartpole")
+        lay_run(name, "pendulum")
+
+    assert check_comparable(find_runs(outputs)) == []
+
+
+def test_pools_and_budgets_may_differ_between_benchmarks(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole")
+    lay_run("ada", "pendulum", **OTHER["budget"], **OTHER["pool"])
+
+    assert check_comparable(find_runs(outputs)) == []
+
+
+def test_isolation_levels_may_not_differ_between_benchmarks_either(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole")
+    lay_run("ada", "pendulum", isolation="none")
+
+    with pytest.raises(RecordError, match=r"isolation levels: 'landlock'.*'none'"):
+        check_comparable(find_runs(outputs))
+
+
+@pytest.mark.parametrize(
+    ("condition", "axis"),
+    [
+        ("budget", "budget.episodes"),
+        ("budget", "protocol"),
+        ("pool", "pool.assessment"),
+        ("isolation", "execution.isolation"),
+    ],
+)
+def test_a_swept_difference_is_asked_for(lay_run: Lay, outputs: Path, condition: str, axis: str) -> None:
+    lay_run("ada", "cartpole", axes={axis: "one"})
+    lay_run("ada", "cartpole", tag="other", **{**OTHER[condition], "axes": {axis: "two"}})
+
+    assert check_comparable(find_runs(outputs)) == []
+
+
+def test_a_difference_within_one_value_of_a_swept_axis_is_refused(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole", axes={"protocol": "one"})
+    lay_run("bob", "cartpole", axes={"protocol": "one"}, **OTHER["budget"])
+
+    with pytest.raises(RecordError, match="budgets on cartpole"):
+        check_comparable(find_runs(outputs))
+
+
+def test_runs_that_are_left_out_do_not_count(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole")
+    lay_run("bob", "cartpole", upto="session", isolation="none")
+    lay_run("eve", "cartpole", valid=False, reasons=["provider"], isolation="none")
+
+    assert check_comparable(find_runs(outputs)) == []
+
+
+def test_an_unknown_condition_is_named_with_the_near_one(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole")
+
+    with pytest.raises(ConfigError, match="Did you mean 'isolation'"):
+        check_comparable(find_runs(outputs), allow=["isolaton"])
+
+
+def test_statuses_and_reasons(lay_run: Lay, lay_sweep: Lay, plan: Callable[..., Cell]) -> None:
+    lay_run("ada", "cartpole", 0)
+    lay_run("ada", "cartpole", 1, valid=False, reasons=["provider"])
+    lay_run("ada", "cartpole", 2, upto="session")
+    lay_run("ada", "cartpole", 3, upto="session")
+    lay_run("ada", "cartpole", 4, upto="opened")
+    cells = [
+        plan("ada", "cartpole", 0),
+        plan("ada", "cartpole", 1),
+        plan("ada", "cartpole", 2, "running"),
+        plan("ada", "cartpole", 3, "failed", "disk full"),
+        plan("ada", "cartpole", 4, "pending"),
+        plan("ada", "cartpole", 5, "pending"),
+        plan("ada", "cartpole", 6, "failed", "no such agent"),
+        plan("ada", "cartpole", 7, "finished"),
+    ]
+    scores = cell_scores(find_runs(lay_sweep(cells)))
+
+    assert [score.seed for score in scores] == list(range(8))
+    assert [score.status for score in scores] == [
+        "done", "invalid", "running", "failed", "unfinished", "pending", "failed", "unreadable",
+    ]  # fmt: skip
+    assert [scores[i].reason for i in (1, 3, 6)] == ["provider", "disk full", "no such agent"]
+    assert "is missing" in scores[7].reason
+    assert [score.mean for score in scores] == [2.0, *[None] * 7]
+
+
+def test_a_sweep_names_the_entries_of_the_runs_it_reuses(lay_run: Lay, lay_sweep: Lay) -> None:
+    folder = lay_run("ada", "cartpole", axes={"protocol": "small"})
+    path = f"runs/cartpole/ada/{folder.name}"
+    (score,) = cell_scores(find_runs(lay_sweep([Cell(path, "ada", "cartpole", 0, status="reused")])))
+
+    assert score.entry == "ada"
