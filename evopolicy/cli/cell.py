@@ -1,0 +1,119 @@
+"""The process of one cell: `python -m evopolicy.cli.cell JOB.json`. It knows no Hydra."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evopolicy.kernel.errors import EvoPolicyError
+from evopolicy.kernel.journal import write_durably
+from evopolicy.kernel.record import Run
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a cell's process is told."""
+
+    config: Mapping[str, Any]
+    """The resolved config, as RunConfig."""
+    folder: str
+    """The Run's folder."""
+    entry: str
+    benchmark: str
+    seed: int
+    workers: int | None
+    outcome: str
+    """File the outcome is written to."""
+    overrides: tuple[str, ...] = ()
+    """What made it a cell of its command."""
+
+
+@dataclass(frozen=True)
+class CellOutcome:
+    """How a cell's process ended, by its own word."""
+
+    status: str
+    """'finished', 'failed' or 'interrupted'."""
+    error: str = ""
+    """One sentence, unless it finished well."""
+    valid: bool = False
+    """The Run counts in tables."""
+    score: float | None = None
+    """Held-out mean of the selected Program."""
+    standard_error: float | None = None
+
+
+def main(argv: list[str]) -> int:
+    from evopolicy.cli.processes import end_descendants, end_with_parent
+
+    job = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Job)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_with_parent()
+    try:
+        outcome = _attempt(job)
+        write_durably(Path(job.outcome), msgspec.json.encode(outcome))
+    finally:
+        end_descendants()
+    return {"finished": 0, "interrupted": 130}.get(outcome.status, 1)
+
+
+def _attempt(job: Job) -> CellOutcome:
+    try:
+        return _run(job)
+    except KeyboardInterrupt:
+        return CellOutcome("interrupted", "interrupted; the same command goes on with it")
+    except MemoryError:
+        return CellOutcome("failed", "the Host ran out of memory; run fewer cells at once (launcher.cells)")
+    except EvoPolicyError as error:
+        return CellOutcome("failed", str(error))
+    except OSError as error:
+        traceback.print_exc()
+        return CellOutcome("failed", f"{error.filename or 'the system'}: {error.strerror or error}")
+    except Exception as error:
+        traceback.print_exc()
+        return CellOutcome("failed", f"a fault inside evopolicy: {type(error).__name__}: {error}")
+
+
+def _run(job: Job) -> CellOutcome:
+    from evopolicy import build
+    from evopolicy.cli.live import LiveFile
+    from evopolicy.config import config_from
+
+    config = config_from(job.config)
+    live = LiveFile(Path(job.folder), job.entry, job.benchmark, job.seed)
+    try:
+        return outcome_of(build.run_cell(config, [live], job.workers))
+    finally:
+        live.remove()
+
+
+def outcome_of(run: Run) -> CellOutcome:
+    """The outcome of a Run that has ended."""
+    measured = run.result.assessment
+    error = "" if run.valid else f"the Run is left out of tables: {', '.join(run.result.reasons) or 'it has not ended'}"
+    return CellOutcome(
+        "finished" if run.valid else "failed",
+        error,
+        run.valid,
+        measured.mean if measured else None,
+        measured.standard_error if measured else None,
+    )
+
+
+def read_outcome(path: Path) -> CellOutcome | None:
+    """What a cell's process left; None where it left nothing readable."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CellOutcome)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

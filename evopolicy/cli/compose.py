@@ -1,0 +1,155 @@
+"""From the command line to Hydra: where the config lies, whether it is a sweep, and one composed config."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from evopolicy.cli import schema
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.presets import conf_folder
+
+_VALUED = {
+    "--config-dir": "-cd",
+    "--config-name": "-cn",
+    "--config-path": "-cp",
+    "--cfg": "-c",
+    "--package": "-p",
+    "--info": "-i",
+}
+_PLAIN = {"--multirun": "-m", "--run": "-r", "--resolve": "", "--hydra-help": "", "--shell-completion": "-sc"}
+_OURS = {"--dry-run": "", "--help": "-h", "--version": ""}
+
+
+def foreign_conf_folders() -> list[Path]:
+    """Folders `conf` that installed Benchmark and agent distributions ship inside their packages."""
+    packages = {
+        point.module.partition(".")[0]
+        for group in ("evopolicy.benchmarks", "evopolicy.agents")
+        for point in entry_points(group=group)
+    }
+    folders: list[Path] = []
+    for package in sorted(packages - {"evopolicy"}):
+        spec = find_spec(package)
+        places = (spec.submodule_search_locations or []) if spec else []
+        folders.extend(Path(place) / "conf" for place in places)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def group_options(group: str) -> list[str]:
+    """The options of a group that come with evopolicy or an installed distribution; for '' the groups themselves."""
+    folders = [folder / group for folder in (conf_folder(), *foreign_conf_folders())]
+    found = {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    if not group:
+        return sorted({path.name for path in found if path.is_dir()})
+    return sorted({path.stem for path in found if path.suffix == ".yaml"})
+
+
+def normalize(arguments: Sequence[str]) -> list[str]:
+    """Arguments for Hydra: `--dry-run` as an override, `-m` where the overrides are those of a sweep.
+
+    Raises ConfigError for an unknown flag and for a word that is no override.
+    """
+    flags, overrides = _split(arguments)
+    if not any(override.startswith("hydra.searchpath=") for override in overrides):
+        places = [f"file://{folder}" for folder in foreign_conf_folders()]
+        if places:
+            overrides.append(f"hydra.searchpath=[{','.join(places)}]")
+    if not {"-m", "--multirun", "-r", "--run", "--cfg", "-c", "--info", "-i"} & set(flags) and _is_sweep(overrides):
+        flags.append("--multirun")
+    return [*flags, *overrides]
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    flags: list[str] = []
+    overrides: list[str] = []
+    rest = list(arguments)
+    valued = {*_VALUED, *_VALUED.values()}
+    plain = {*_PLAIN, *filter(None, _PLAIN.values())}
+    while rest:
+        word = rest.pop(0)
+        if word == "--dry-run":
+            overrides.append("dry_run=true")
+        elif not word.startswith("-"):
+            _check_override(word)
+            overrides.append(word)
+        elif word.partition("=")[0] in valued:
+            flags.append(word)
+            if "=" not in word:
+                if not rest:
+                    raise ConfigError(f"{word}: a value is missing after it")
+                flags.append(rest.pop(0))
+        elif word in plain:
+            flags.append(word)
+        else:
+            raise ConfigError(f"the flag '{word}' is unknown.{did_you_mean(word, [*_VALUED, *_PLAIN, *_OURS])}")
+    return flags, overrides
+
+
+def _check_override(word: str) -> None:
+    if "=" not in word and not word.startswith("~"):
+        raise ConfigError(
+            f"'{word}' is no override: write key=value, such as agent=cma_es; `evopolicy --help` has more"
+        )
+
+
+def _is_sweep(overrides: Sequence[str]) -> bool:
+    return any(o.is_sweep_override() for o in OverridesParser.create().parse_overrides(list(overrides)))
+
+
+def run_hydra(arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+    """Compose what `arguments` say and call `task` with it, or hand a sweep to the launcher. Lets errors through."""
+    schema.store()
+    entry = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
+    with _as_command(normalize(arguments)):
+        entry()
+
+
+def compose_one(arguments: Sequence[str]) -> DictConfig:
+    """The config of one cell, for verbs that need some of its groups. Raises ConfigError for what makes a sweep."""
+    found: list[DictConfig] = []
+
+    def keep(config: DictConfig) -> None:
+        found.append(config)
+
+    words = normalize(arguments)
+    if "--multirun" in words or "-m" in words:
+        raise ConfigError("this verb takes one value for every key, a list or range is for sweeps")
+    run_hydra(arguments, keep)
+    return found[0]
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """Resolved plain values, without Hydra's node. Raises OmegaConf's errors for what is missing or unresolvable."""
+    return {str(key): _plain(config[key]) for key in config if key != "hydra"}
+
+
+def _plain(node: Any) -> Any:
+    if not OmegaConf.is_config(node):
+        return node
+    return OmegaConf.to_container(node, resolve=True, throw_on_missing=True, enum_to_str=True)
+
+
+@contextmanager
+def _as_command(arguments: Sequence[str]) -> Iterator[None]:
+    """Hydra reads `sys.argv`, and prints tracebacks of its own unless told to let errors through."""
+    argv, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["evopolicy", *arguments], "1"
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full

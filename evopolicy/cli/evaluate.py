@@ -1,0 +1,63 @@
+"""`evopolicy evaluate`: measures a Program without an agent, isolated and in parallel, and records nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from evopolicy import build
+from evopolicy.cli import compose
+from evopolicy.cli.text import clean, number, plural
+from evopolicy.config import config_from
+from evopolicy.kernel.benchmark import Split
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.evaluation import Evaluation, Graded, failure_counts
+from evopolicy.kernel.selection import Measurement
+
+_OWN = ("program", "split", "episodes")
+_SHOWN_FAILURES = 3
+
+
+def evaluate(words: Sequence[str]) -> int:
+    """`program=DIR benchmark=NAME`, `split=` (training), `episodes=` (all of it), and any config override."""
+    own = {key: value for key, sign, value in (word.partition("=") for word in words) if sign and key in _OWN}
+    rest = [word for word in words if word.partition("=")[0] not in _OWN]
+    if "program" not in own:
+        raise ConfigError("evaluate: name the folder that has policy.py in it, program=DIR")
+    program = Path(own["program"])
+    if not program.is_dir():
+        raise ConfigError(f"program: there is no folder '{program}'")
+    split = own.get("split", "training")
+    if split not in get_args(Split):
+        raise ConfigError(f"split: '{split}' is no split.{did_you_mean(split, get_args(Split))}")
+    if "episodes" in own:
+        rest.append(f"pool.{split}={own['episodes']}")
+    # No agent takes part; one has to be named all the same.
+    config = compose.plain(compose.compose_one(["agent=baseline", *rest]))
+    run = config_from({key: value for key, value in config.items() if key not in ("sweep", "dry_run", "launcher")})
+    chosen: Any = split
+    evaluation, measurement = build.measure_program(run, program, chosen)
+    _print(program, str(run.benchmark["name"]), split, evaluation, measurement)
+    return 0
+
+
+def _print(program: Path, benchmark: str, split: str, evaluation: Evaluation, measurement: Measurement) -> None:
+    error = "" if measurement.standard_error is None else f" ± {number(measurement.standard_error)}"
+    print(f"{clean(str(program))} on {benchmark}, {plural(measurement.episodes, 'Episode')} of {split}")
+    print(f"  score     {number(measurement.mean)}{error}")
+    scores = sorted(graded.score for graded in evaluation.graded)
+    print(f"  worst     {number(scores[0])}")
+    print(f"  median    {number(scores[len(scores) // 2])}")
+    print(f"  best      {number(scores[-1])}")
+    if measurement.failed:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failure_counts(evaluation.outcomes).items())
+        print(f"  failed    {measurement.failed} of {measurement.episodes} Episodes: {kinds}")
+        for graded in [g for g in evaluation.graded if g.outcome.failure][:_SHOWN_FAILURES]:
+            print(f"    {_failure(graded)}")
+
+
+def _failure(graded: Graded) -> str:
+    failure = graded.outcome.failure
+    step = "" if failure is None or failure.step is None else f" at step {failure.step}"
+    return f"Episode {graded.outcome.index}{step}: {clean(failure.message, 200)}" if failure else ""

@@ -1,0 +1,89 @@
+"""The command's side of tracking: starts the tracker late, waits for it at the end, and never fails because of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from evopolicy.cli.processes import Child, kill_tree
+from evopolicy.cli.tracker import Order
+from evopolicy.config import TrackingConfig
+from evopolicy.kernel.sweep import sweep_folder
+
+_START_AFTER_SECONDS = 5.0
+"""Importing MLflow takes seconds of a core: the first cells start before it."""
+
+
+def tracking_mapping(config: TrackingConfig) -> dict[str, str]:
+    """As `Sweep.tracking`; {} where tracking is off. Raises ConfigError for a URI MLflow cannot write to."""
+    if not config.enabled:
+        return {}
+    from evopolicy.tracking.store import Tracking
+
+    artifacts = "full" if config.artifacts == "full" else "permanent"
+    mapping = {"uri": config.uri or "", "experiment": config.experiment, "artifacts": artifacts}
+    Tracking.from_mapping(mapping)
+    return mapping
+
+
+class Follower:
+    """The one tracker process of a command."""
+
+    def __init__(self, output: Path, tracking: Mapping[str, str], log: Path, *, sweep: str = "", run: str = "") -> None:
+        self._order = Order(str(output), tracking, sweep, run)
+        self._log = log
+        self._child: Child | None = None
+        self._due = time.monotonic() + _START_AFTER_SECONDS
+
+    @property
+    def pids(self) -> list[int]:
+        return [self._child.pid] if self._child else []
+
+    def tick(self) -> None:
+        """Start it, once it is time."""
+        if self._child is None and time.monotonic() >= self._due:
+            self.start()
+
+    def start(self) -> None:
+        if self._child is not None or not self._order.tracking:
+            return
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._log.unlink(missing_ok=True)
+        self._child = Child([sys.executable, "-m", "evopolicy.cli.tracker"], self._log)
+        self._child.write(msgspec.json.encode(self._order) + b"\n")
+
+    def finish(self, seconds: float) -> str:
+        """Let it log the rest, for `seconds` at most. Returns what to tell the user; '' where all is logged."""
+        self.start()
+        if self._child is None:
+            return ""
+        if self._order.run:
+            self._child.close_input()
+        code = self._child.wait(seconds)
+        if code is None:
+            kill_tree(self._child.pid)
+        self._child.close()
+        self._child = None
+        if code == 0:
+            self._log.unlink(missing_ok=True)
+            return ""
+        return self._warning(code)
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """The command was interrupted: have it log what there is, and end it."""
+        if self._child is not None:
+            self._child.close_input()
+            self._child.end(seconds)
+            self._child = None
+
+    def _warning(self, code: int | None) -> str:
+        said = self._log.read_text("utf-8", "replace").strip() if self._log.exists() else ""
+        if code == 1 and said and len(said) < 2_000:
+            return said
+        what = "did not catch up in time" if code is None else f"ended with exit code {code} (its output: {self._log})"
+        source = self._order.run or sweep_folder(Path(self._order.output), self._order.sweep)
+        return f"MLflow's tracker {what}; the records are whole: evopolicy track source={source}"

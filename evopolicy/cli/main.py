@@ -1,0 +1,122 @@
+"""The command `evopolicy`: help at once, then a verb, or Hydra overrides that make a Run or a sweep.
+
+Exit codes: 0 all went well; 1 a cell failed; 2 what was asked cannot be done, standard error says why; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+HELP = """\
+evopolicy measures how well an agent turns limited Feedback into a better executable Policy.
+
+  evopolicy agent=cma_es benchmark=cartpole                 one Run
+  evopolicy -m experiment=quickstart                        a sweep; the same command again goes on with it
+  evopolicy agent=random,cma_es suite=classic seed=0,1,2    lists, ranges, glob(*) and suites make sweeps too
+  evopolicy --dry-run agent=cma_es suite=mujoco             what it would run, spend and reuse
+
+Verbs, in the same key=value syntax:
+{verbs}
+
+Config groups: agent benchmark suite protocol budget pool selection feedback prompt session execution tracking
+launcher experiment. `evopolicy --cfg job agent=cma_es benchmark=cartpole` prints a composed config, every key can be
+overridden (budget.episodes=32), and --config-dir DIR adds your own YAML files.
+
+  -m, --multirun    run a sweep             --dry-run    list the cells and what they would spend
+  -h, --help        this text               --version    the version
+"""
+
+VERBS: dict[str, tuple[str, str, str]] = {
+    "table": ("table", "sweep=NAME | source=FOLDER", "the rank table of a sweep or of any Runs"),
+    "status": ("status", "[sweep=NAME]", "what is running, from another terminal"),
+    "resume": ("resume", "sweep=NAME | source=RUN", "go on with an interrupted sweep or Run"),
+    "evaluate": ("evaluate", "program=DIR benchmark=NAME", "measure a Program without an agent"),
+    "ui": ("tracking", "[sweep=NAME]", "open MLflow on the result"),
+    "track": ("tracking", "source=FOLDER", "rebuild MLflow from records"),
+    "doctor": ("doctor", "", "what works on this machine, what is missing, how to get it"),
+}
+"""Module with a function of the verb's name, its arguments, what it does."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code. Never raises, and prints no traceback of a user's mistake."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt as interrupt:
+        print(f"\nevopolicy: {interrupt or 'interrupted'}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 2 if end.code else 0
+    except Exception as error:
+        return _tell(error)
+
+
+def _run(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else "--help"
+    if first == "--version":
+        from importlib.metadata import version
+
+        print(f"evopolicy {version('evopolicy')}")
+        return 0
+    if {"-h", "--help"} & {first, arguments[-1] if arguments else first}:
+        print(help_text(first), end="")
+        return 0
+    if first in VERBS:
+        module = import_module(f"evopolicy.cli.{VERBS[first][0]}")
+        code: int = getattr(module, first)(arguments[1:])
+        return code
+    if "=" not in first and first[0] not in "-+~":
+        from evopolicy.kernel.errors import ConfigError, did_you_mean
+
+        raise ConfigError(f"there is no verb '{first}'.{did_you_mean(first, VERBS)} `evopolicy --help` lists them.")
+    from evopolicy.cli.launch import run_overrides
+
+    return run_overrides(arguments)
+
+
+def help_text(word: str = "") -> str:
+    """The help screen, or the line of the verb `word`."""
+    lines = {name: f"  evopolicy {f'{name} {usage}':<43}{what}" for name, (_, usage, what) in VERBS.items()}
+    if word in lines:
+        return f"{lines[word].strip()}\n"
+    return HELP.format(verbs="\n".join(lines.values()))
+
+
+def _tell(error: Exception) -> int:
+    """Say what went wrong in one sentence; the exit code."""
+    from evopolicy.cli.text import clean
+    from evopolicy.kernel.errors import EvoPolicyError
+
+    text: str | None = str(error)
+    code = getattr(error, "exit_code", 2)
+    if not isinstance(error, EvoPolicyError):
+        text = _foreign(error)
+    if text is None:
+        if os.environ.get("EVOPOLICY_DEBUG"):
+            raise error
+        text = f"a fault inside evopolicy: {type(error).__name__}: {error} (EVOPOLICY_DEBUG=1 shows where)"
+        code = 1
+    print(f"evopolicy: {clean(text, 2_000)}", file=sys.stderr)
+    return code
+
+
+def _foreign(error: Exception) -> str | None:
+    """A sentence for what Hydra or the system raised; None for a bug of ours."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'the system'}: {error.strerror}"
+    if "hydra" in sys.modules:
+        from evopolicy.cli.problems import sentence
+
+        return sentence(error)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

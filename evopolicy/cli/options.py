@@ -1,0 +1,57 @@
+"""Arguments of verbs that compose no config: key=value words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.record import RECORD
+from evopolicy.kernel.sweep import SWEEP, sweep_folder
+
+OUTPUT = "outputs"
+"""As in conf/config.yaml."""
+TRACKING = ("tracking.uri", "tracking.experiment", "tracking.artifacts")
+
+
+def pairs(verb: str, words: Sequence[str], known: Iterable[str]) -> dict[str, str]:
+    """The words as a dict. Raises ConfigError for one that is no pair or has an unknown key."""
+    found: dict[str, str] = {}
+    keys = list(known)
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign:
+            raise ConfigError(f"{verb}: '{word}' is no option; write key=value ({', '.join(keys)})")
+        if key not in keys:
+            raise ConfigError(f"{verb}: there is no option '{key}'.{did_you_mean(key, keys)}")
+        found[key] = value
+    return found
+
+
+def output_of(options: Mapping[str, str]) -> Path:
+    """The output folder. Raises ConfigError where there is none."""
+    output = Path(options.get("output", OUTPUT))
+    if not output.is_dir():
+        raise ConfigError(
+            f"output: there is no folder '{output}'; name the one the Runs were written to: output=FOLDER"
+        )
+    return output
+
+
+def sweep_of(output: Path, name: str) -> Path:
+    """Folder of the sweep `name`. Raises ConfigError with the near name."""
+    folder = sweep_folder(output, name)
+    if not (folder / SWEEP).is_file():
+        known = [path.parent.name for path in output.glob(f"sweeps/*/{SWEEP}")]
+        raise ConfigError(f"sweep: there is no sweep '{name}' in {output}.{did_you_mean(name, known)}")
+    return folder
+
+
+def output_above(source: Path) -> Path:
+    """The output folder a Run's or sweep's folder lies in; `source` itself where it is neither."""
+    source = source.absolute()
+    if (source / SWEEP).is_file():
+        return source.parents[1]
+    if (source / RECORD).is_file():
+        return source.parents[3]
+    return source

@@ -1,0 +1,143 @@
+"""What Hydra, OmegaConf and the system raise, as one sentence that names the key or file and says what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import yaml
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+    SearchPathException,
+)
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationKeyError,
+    InterpolationResolutionError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
+
+from evopolicy.cli import schema
+from evopolicy.cli.compose import group_options
+from evopolicy.kernel.errors import EvoPolicyError, did_you_mean
+
+
+def sentence(error: BaseException) -> str | None:
+    """What to tell the user of `error`; None for an error that is no user's, such as a bug of ours."""
+    if isinstance(error, EvoPolicyError):
+        return str(error)
+    if isinstance(error, yaml.MarkedYAMLError):
+        return _yaml(error)
+    if isinstance(error, OverrideParseException):
+        return f"the override '{error.override}' cannot be read: {_first_line(error)}; quote it as Hydra's grammar says"
+    if isinstance(error, MissingConfigException):
+        return _missing_option(error)
+    if isinstance(error, SearchPathException):
+        return f"--config-dir: {_first_line(error)}"
+    if isinstance(error, OmegaConfBaseException):
+        return _omegaconf(error, "")
+    if isinstance(error, ConfigCompositionException):
+        return _composition(error)
+    if isinstance(error, HydraException):
+        return _first_line(error)
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")
+
+
+def _yaml(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{place}this is no valid YAML: {error.problem or error.context}"
+
+
+def _missing_option(error: MissingConfigException) -> str:
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    if not group:
+        return f"--config-name: {_first_line(error)}"
+    options = error.options or []
+    return f"{group}: '{name}' is unknown.{did_you_mean(name, options)}"
+
+
+def _composition(error: ConfigCompositionException) -> str:
+    cause = error.__cause__ or error.__context__
+    text = str(error).strip()
+    place = re.match(r"In '([^']+)': ", text)
+    where = f"{place[1]}.yaml: " if place else ""
+    override = re.match(r"Error merging override (.*)", text)
+    if isinstance(cause, OmegaConfBaseException):
+        return _omegaconf(cause, where, override[1] if override else "")
+    key = re.search(r"Could not override '([^']+)'", text)
+    if key and "@" in key[1]:
+        return f"{where}{key[1]}: no option is chosen at that package; leave '@' and what follows away"
+    if key:
+        return where + _unknown_key(key[1])
+    missing = re.match(r"You must specify '([^']+)'", text)
+    if missing:
+        return _not_chosen(missing[1])
+    return where + (text[place.end() :] if place else text).partition("\n")[0].rstrip(".")
+
+
+def _omegaconf(error: OmegaConfBaseException, where: str, override: str = "") -> str:
+    key = str(error.full_key or override.lstrip("+~").partition("=")[0])
+    if isinstance(error, MissingMandatoryValue):
+        return where + _not_chosen(key)
+    if isinstance(error, InterpolationKeyError | InterpolationResolutionError):
+        return f"{where}{key}: its ${{...}} cannot be resolved: {_first_line(error)}"
+    if isinstance(error, ConfigAttributeError | ConfigKeyError):
+        return where + _unknown_key(key)
+    return where + _wrong_type(key, _first_line(error), override)
+
+
+_NEEDED = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+
+
+def _wrong_type(key: str, text: str, override: str) -> str:
+    match = re.match(r"Value '(.*)' of type '\w+' could not be converted to (\w+)", text)
+    if match:
+        return f"{key}: {_NEEDED.get(match[2], match[2])} is needed, found '{match[1]}'"
+    if text.endswith("is not Optional"):
+        return f"{key}: a value is needed, found null"
+    found = f", found '{override.partition('=')[2]}'" if override.partition("=")[2] else ""
+    if "is not a ListConfig" in text:
+        return f"{key}: a list such as [a,b] is needed{found}"
+    if "is not a subclass of" in text or "Cannot assign" in text or "not a dict" in text.lower():
+        return f"{key}: keys with values are needed here{found or ', found something else'}"
+    if "does not support deletion" in text:
+        return f"{key}: no key of this group can be deleted"
+    return f"{key}: {text}"
+
+
+def _unknown_key(key: str) -> str:
+    parent, _, name = key.rpartition(".")
+    known = [k.rpartition(".")[2] for k in schema.known_keys() if k.rpartition(".")[0] == parent]
+    if not parent:
+        known += group_options("")
+    if not known:
+        return (
+            f"{key}: '{parent}' has no key '{name}' here; `evopolicy --cfg job {parent}=...` shows its keys"
+            if parent
+            else f"{key}: there is no such key"
+        )
+    return f"{key}: there is no such key.{_near_key(parent, name, known)}"
+
+
+def _near_key(parent: str, name: str, known: Iterable[str]) -> str:
+    text = did_you_mean(name, known)
+    if text.startswith(" Did you mean") and parent:
+        return text.replace("'", f"'{parent}.", 1)
+    return text
+
+
+def _not_chosen(key: str) -> str:
+    options = group_options(key)
+    if options:
+        return f"{key}: none is chosen; write {key}=NAME. Known: {', '.join(options)}."
+    return f"{key}: a value is missing; write {key}=VALUE"

@@ -1,0 +1,178 @@
+"""Processes of a command: each in a session of its own, and gone with everything it started when the command is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_FOREIGN = ("MLFLOW_RUN_ID", "HYDRA_FULL_ERROR")
+
+
+class Child:
+    """A started process. Its standard input is a pipe that ends when this process does, however that happens."""
+
+    def __init__(self, argv: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        inherited = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                env={**inherited, **(environment or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Exit code (negative: the signal), or None while it runs."""
+        return self._process.poll()
+
+    def interrupt(self) -> None:
+        """Ask it to stop and to end what it started."""
+        self._signal(signal.SIGINT)
+
+    def write(self, data: bytes) -> None:
+        """To its standard input, which stays open. What has ended already takes nothing."""
+        with suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.write(data)
+                self._process.stdin.flush()
+
+    def close_input(self) -> None:
+        """End its standard input: it may end now."""
+        with suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, or None when it still runs after `seconds`."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self, grace_seconds: float) -> None:
+        """Wait up to `grace_seconds` for it, then kill it and everything it started."""
+        if self.wait(grace_seconds) is None:
+            kill_tree(self.pid)
+        self.close()
+
+    def close(self) -> None:
+        """Reap it, once it has ended, and what is left of its process group."""
+        self._process.wait()
+        self.close_input()
+        _kill_group(self.pid)
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+
+def become_reaper() -> None:
+    """Make orphans of our children our own, so that none of them outlives us unseen. Linux only; elsewhere nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process that `pid` started, directly or not, and that is not reaped. Empty where there is no /proc."""
+    children = _family()
+    found: list[int] = []
+    rest = list(children.get(pid, ()))
+    while rest:
+        child = rest.pop()
+        found.append(child)
+        rest.extend(children.get(child, ()))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    return _family().get(pid, [])
+
+
+def _family() -> dict[int, list[int]]:
+    """Children by parent."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry.name))
+    return children
+
+
+def kill_tree(pid: int) -> None:
+    """Kill `pid` and everything it started. Stopped first, so that nothing new is started meanwhile."""
+    _send(pid, signal.SIGSTOP)
+    for child in descendants(pid):
+        _send(child, signal.SIGKILL)
+    _send(pid, signal.SIGKILL)
+
+
+class Reaper:
+    """Finds what cells leave behind: everything under this process but its earlier children and the cells that run."""
+
+    def __init__(self) -> None:
+        become_reaper()
+        self._bystanders = frozenset(_children(os.getpid()))
+
+    def kill_orphans(self, running: Sequence[int]) -> None:
+        """Kill and reap processes that an ended cell has left to us."""
+        for orphan in _children(os.getpid()):
+            if orphan not in self._bystanders and orphan not in running:
+                kill_tree(orphan)
+                try:
+                    os.waitpid(orphan, 0)
+                except ChildProcessError:
+                    pass
+
+
+def end_with_parent(grace_seconds: float = 20.0) -> None:
+    """Call in a child: when the command is gone, interrupt ourselves, then end everything we started, and us."""
+    become_reaper()
+
+    def watch() -> None:
+        try:
+            os.read(0, 1)
+        except OSError:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(grace_seconds)
+        end_descendants()
+        os._exit(130)
+
+    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
+
+
+def end_descendants() -> None:
+    """Kill everything this process started."""
+    for pid in descendants(os.getpid()):
+        _send(pid, signal.SIGKILL)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass

@@ -1,0 +1,200 @@
+"""Runs the planned cells of a command as a sweep, or its one cell as a single Run. No Hydra here."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from evopolicy.cli.board import Board, CellState
+from evopolicy.cli.cell import Job
+from evopolicy.cli.display import show
+from evopolicy.cli.follow import Follower, tracking_mapping
+from evopolicy.cli.plan import Command, PlannedCell
+from evopolicy.cli.scheduler import Scheduler, Shares, Task, terminate_as_interrupt
+from evopolicy.cli.schema import LauncherConfig
+from evopolicy.cli.text import clean, plural
+from evopolicy.kernel.errors import ConfigError, ExecutionError, RecordError
+from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
+
+_LISTED = 20
+JOBS = "cells"
+"""Folder inside a sweep's with every cell's job: what `resume` needs."""
+
+
+class CellFailed(ExecutionError):
+    """The one cell of a command failed."""
+
+    exit_code = 1
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user ended a command; the text says what goes on with it."""
+
+
+def run_sweep(command: Command, name: str, earlier: Sequence[Cell] = ()) -> tuple[Board, Follower]:
+    """Run what is not finished of `command`, several cells at once. The board, and the tracker that may still log.
+
+    `earlier` cells belong to the same sweep and have ended. Raises Interrupted, ConfigError where another command
+    runs this sweep, and RecordError where its folder cannot be written.
+    """
+    folder = sweep_folder(command.output, name)
+    with _only_command(folder, name):
+        board = Board([_state(cell) for cell in command.cells], name)
+        tasks = [_task(cell, folder / JOBS, n + len(earlier)) for n, cell in enumerate(command.cells)]
+        _write_jobs(tasks)
+        tracking = tracking_mapping(command.cells[0].config.tracking)
+        created = _created(folder)
+
+        def changed() -> None:
+            cells = (*earlier, *(_cell(c, s) for c, s in zip(command.cells, board.cells, strict=True)))
+            write_sweep(command.output, Sweep(SCHEMA, name, created, cells, command.suite, tracking))
+
+        changed()
+        _say_reused(board)
+        follower = Follower(command.output, tracking, folder / "tracker.log", sweep=name)
+        go_on = f"the same command, or: evopolicy resume sweep={name}{output_override(command.output)}"
+        _run(board, Scheduler(board, tasks, shares(command), changed), follower, go_on)
+    return board, follower
+
+
+def run_single(command: Command) -> tuple[Run, Follower | None]:
+    """Run the one cell of `command`, or load it where it is finished; and the tracker that may still be at work.
+
+    Raises Interrupted, and CellFailed where the Run could not be ended.
+    """
+    (cell,) = command.cells
+    if cell.finished:
+        print(f"This Run is finished already: {cell.plan.folder}")
+        return load_run(cell.plan.folder), None
+    place = cell.plan.folder / "host"
+    tracking = tracking_mapping(cell.config.tracking)
+    follower = Follower(command.output, tracking, place / "tracker.log", run=str(cell.plan.folder))
+    board = Board([_state(cell)])
+    scheduler = Scheduler(board, [_task(cell, place, 0)], shares(command))
+    _run(board, scheduler, follower, f"the same command, or: evopolicy resume source={cell.plan.folder}")
+    _remove_empty(place)
+    state = board.cells[0]
+    if state.status == "failed" and state.score is None:
+        follower.stop()
+        raise CellFailed(f"{state.title}: {state.error}")
+    return load_run(cell.plan.folder), follower
+
+
+def _run(board: Board, scheduler: Scheduler, follower: Follower, go_on: str) -> None:
+    try:
+        with terminate_as_interrupt(), show(board) as display:
+
+            def tick() -> None:
+                follower.tick()
+                scheduler.bystanders = follower.pids
+                display.update()
+
+            scheduler.run(tick)
+            display.update()
+    except KeyboardInterrupt:
+        follower.stop()
+        raise Interrupted(f"interrupted; nothing that was spent is lost. To go on, type {go_on}") from None
+    except BaseException:
+        follower.stop()
+        raise
+
+
+def shares(command: Command) -> Shares:
+    """How the command's cells share the cores this process may use."""
+    config: LauncherConfig = command.options.launcher
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Shares(config.cells or max(1, cores // 2), cores, config.retries)
+
+
+def _state(cell: PlannedCell) -> CellState:
+    state = CellState(cell.plan.entry, cell.plan.benchmark, cell.plan.seed, cell.plan.folder)
+    if cell.finished:
+        run = load_run(cell.plan.folder)
+        measured = run.result.assessment
+        state.status = "reused" if run.valid else "failed"
+        state.score = measured.mean if measured else None
+        if not run.valid:
+            state.error = f"the Run ended before and is left out of tables: {', '.join(run.result.reasons)}"
+    return state
+
+
+def _cell(cell: PlannedCell, state: CellState) -> Cell:
+    plan = cell.plan
+    return Cell(cell.run, plan.entry, plan.benchmark, plan.seed, cell.overrides, state.status, state.error)
+
+
+def _task(cell: PlannedCell, place: Path, number: int) -> Task:
+    plan = cell.plan
+    stem = f"{number + 1:04d}"
+    outcome = str(place / f"{stem}.outcome.json")
+    config = msgspec.to_builtins(cell.config)
+    job = Job(config, str(plan.folder), plan.entry, plan.benchmark, plan.seed, None, outcome, cell.overrides)
+    return Task(job, place / f"{stem}.json", place / f"{stem}.log")
+
+
+def _write_jobs(tasks: Sequence[Task]) -> None:
+    folder = tasks[0].file.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("[0-9]*.json"):
+        if old.name >= tasks[0].file.name:
+            old.unlink()
+    for task in tasks:
+        task.file.write_bytes(msgspec.json.encode(task.job))
+
+
+def _created(folder: Path) -> float:
+    try:
+        return read_sweep(folder).created
+    except RecordError:
+        return round(time.time(), 3)
+
+
+def _say_reused(board: Board) -> None:
+    reused = [cell for cell in board.cells if cell.status == "reused"]
+    if reused:
+        print(f"{plural(len(reused), 'cell')} of {len(board.cells)} finished before and {_is(len(reused))} reused:")
+        for cell in reused[:_LISTED]:
+            print(f"  {clean(cell.title)}")
+        if len(reused) > _LISTED:
+            print(f"  and {len(reused) - _LISTED} more")
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def output_override(output: Path) -> str:
+    """The output override a later command needs; '' for the default folder."""
+    return "" if str(output) == "outputs" else f" output={shlex.quote(str(output))}"
+
+
+def _remove_empty(folder: Path) -> None:
+    (folder / "0001.json").unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+@contextmanager
+def _only_command(folder: Path, name: str) -> Iterator[None]:
+    """Be the one command that runs this sweep."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("ab")
+    except OSError as error:
+        raise ConfigError(f"output: '{folder}' cannot be written ({error.strerror}); choose another folder") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"sweep: another command is running the sweep '{name}'; wait for it, or choose another name"
+            ) from None
+        yield

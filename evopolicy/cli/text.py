@@ -1,0 +1,37 @@
+"""Text for terminals: numbers as people read them, and nothing an agent wrote that could move the cursor."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def clean(text: str, limit: int = 400) -> str:
+    """One line of `text` without control, format or bidirectional characters, at most `limit` long."""
+    shown = " ".join(text[: 4 * limit].split())
+    safe = "".join(
+        _REPLACEMENT if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else c for c in shown
+    )
+    return safe if len(safe) <= limit else safe[: limit - 1] + "…"
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, '-' for None."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    """`8s`, `3m20s`, `2h05m`; '-' for None."""
+    if seconds is None:
+        return "-"
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
