@@ -354,9 +354,7 @@ def _item(value: Any, depth: int) -> list[str]:
 def _leaf(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return ", ".join(_leaf(inner) for inner in value) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return _score(value) if not isinstance(value, str) else value
+    return ("yes" if value else "no") if isinstance(value, bool) else _score(value)
 
 
 # --- main --------------------------------------------------------------------------------------------------------

@@ -147,12 +147,10 @@ def observation_line(space: Space, fields: Sequence[Field]) -> str:
     """The first line of the worked `act`: the fields unpacked where they are few, else what the observation is."""
     names = [field.name for field in fields]
     plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
-    reserved = {"self", "observation", "np"}
-    if isinstance(space, Box) and space.shape == (len(names),) and plain and not reserved & set(names):
-        if 1 < len(names) <= _UNPACKED and len(set(names)) == len(names):
-            return f"{', '.join(names)} = observation"
-        if names:
-            return f"{names[0]} = observation[0]"
+    distinct = len({*names, "self", "observation", "np"}) == len(names) + 3
+    if names and isinstance(space, Box) and space.shape == (len(names),) and plain and distinct:
+        few = 1 < len(names) <= _UNPACKED
+        return f"{', '.join(names)} = observation" if few else f"{names[0]} = observation[0]"
     if isinstance(space, Dict) and space.spaces:
         key = next(iter(space.spaces))
         return f"part = observation[{key!r}]"

@@ -25,7 +25,6 @@ from evopolicy.session.space_text import (
     table,
 )
 
-
 WIDTH = 110
 """Columns of prose in TASK.md."""
 
@@ -277,7 +276,8 @@ call; a reason and a remedy are on standard error.
 
 `submit` and `wait` return after {number(terms.block_seconds)} seconds at the latest. Where the answer then says
 `"status": "running"`, call `evopolicy-session wait` until it says `published` or `failed`. With `--detach`, `submit`
-returns at once. One Submission runs at a time. `failed` means that the engine failed, not your Program (its Episodes stay spent).
+returns at once. One Submission runs at a time. `failed` means that the engine failed, not your Program (its Episodes
+stay spent).
 
 A selector lists indices and half-open ranges and names no Episode twice:
 

@@ -57,9 +57,9 @@ def prepare_workspace(
     Raises ConfigError for a skill that is missing, too large or not unique by name.
     """
     named = _named_skills(skills)
-    for name in (FEEDBACK, ANALYSIS, HOST):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    if not (folder / PROGRAM).exists():
+    for name in (FEEDBACK, ANALYSIS, HOST, *((SKILLS,) if named else ())):
+        _own_folder(folder / name)
+    if not os.path.lexists(folder / PROGRAM):
         _copy_whole(initial_program, folder / PROGRAM, writable=True)
     digests = {name: _lay_skill(source, folder / SKILLS / name) for name, source in named.items()}
     _write(folder / TASK, task_text(spec, terms, tuple(named)), 0o444)
@@ -70,7 +70,7 @@ def prepare_workspace(
 
 def write_session_file(folder: Path, socket: Path) -> None:
     """Tell the session client in the workspace `folder` where the Host's socket is, as the agent sees it."""
-    (folder / HOST).mkdir(parents=True, exist_ok=True)
+    _own_folder(folder / HOST)
     # The workspace is named relative to where the file lies: the same text is right inside a sandbox.
     text = json.dumps({"socket": os.fspath(socket), "workspace": "."}) + "\n"
     _write(folder / HOST / "session.json", text, 0o444)
@@ -88,6 +88,13 @@ def skill_digest(path: Path) -> str:
         for part in (file.relative_to(path).as_posix().encode(), content):
             hasher.update(len(part).to_bytes(8, "big") + part)
     return hasher.hexdigest()
+
+
+def _own_folder(path: Path) -> None:
+    """A real folder at `path`. What an agent laid in its place, a link above all, is removed and never followed."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.unlink()
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def _named_skills(skills: Sequence[Path]) -> dict[str, Path]:
@@ -114,10 +121,9 @@ def _skill_files(path: Path) -> list[Path]:
 
 def _lay_skill(source: Path, target: Path) -> str:
     digest = skill_digest(source)
-    if target.exists() and _same(target, digest):
+    if target.exists() and not target.is_symlink() and _same(target, digest):
         return digest
     _remove(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     _copy_whole(source, target, writable=False)
     return digest
 
