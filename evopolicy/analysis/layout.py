@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
@@ -22,6 +22,7 @@ _HEAD_WIDTH = 8
 """A header is broken into lines rather than widen its column past this."""
 _NAME_WIDTH = 34
 _LEAST_NAME = 12
+_MOST_DECIMALS = 3
 _NONE, _OPEN, _BEST = "–", "…", "*"
 
 
@@ -176,50 +177,72 @@ def _number(row: EntryRank, value: int) -> GridCell:
     return GridCell(_NONE, faint=True) if row.rank_score is None else GridCell(str(value))
 
 
-def digits(cells: Sequence[TableCell]) -> Callable[[float], str]:
-    """How the numbers of one Benchmark are written, all of them alike.
+def digits(column: Sequence[TableCell]) -> int | None:
+    """Decimals of one Benchmark's numbers: None for powers of ten.
 
     About four significant digits of the largest mean, no more than two of the largest standard error, at most three
     decimals; powers of ten from ten million on, and where three decimals would show nothing.
     """
-    largest = max((abs(cell.mean) for cell in cells if cell.mean is not None), default=0.0)
-    error = max((cell.standard_error or 0.0 for cell in cells), default=0.0)
+    largest = max((abs(cell.mean) for cell in column if cell.mean is not None), default=0.0)
+    error = max((cell.standard_error or 0.0 for cell in column), default=0.0)
     if largest >= 1e7 or 0 < largest < 5e-3:
-        return lambda value: f"{value:.3g}"
-    decimals = 3 if largest == 0 else max(0, min(3, 3 - math.floor(math.log10(largest))))
-    if error > 0:
-        decimals = min(decimals, max(0, 1 - math.floor(math.log10(error))))
-    return lambda value: f"{round(value, decimals) + 0.0:.{decimals}f}"
+        return None
+    decimals = _MOST_DECIMALS if largest == 0 else _within(3 - math.floor(math.log10(largest)))
+    return decimals if error == 0 else min(decimals, _within(1 - math.floor(math.log10(error))))
+
+
+def _within(decimals: int) -> int:
+    return max(0, min(_MOST_DECIMALS, decimals))
+
+
+def write(value: float, cell: TableCell, decimals: int | None) -> str:
+    """`value` of `cell` with `decimals`, or as many more as its own standard error needs not to read as nothing."""
+    if decimals is None:
+        return f"{value:.3g}"
+    error = cell.standard_error or 0.0
+    if error > 0 and round(error, decimals) == 0:
+        decimals = _within(-math.floor(math.log10(error)))
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+class _Shown(NamedTuple):
+    """One held-out cell before it is aligned."""
+
+    mean: str
+    mean_mark: str
+    error: str
+    error_mark: str
+    best: bool
+    faint: bool
 
 
 def _column(table: RankTable, places: Sequence[tuple[EntryRank, str]], mark: bool) -> list[GridCell]:
     """The held-out cells at `places`, aligned with each other."""
-    parts = [_parts(table, row.entry, benchmark) for row, benchmark in places]
-    means = align([mean for mean, *_ in parts], [_BEST if best and mark else "" for *_, best, _ in parts])
-    errors = align([error for _, error, *_ in parts])
-    tails = [tail for _, _, tail, *_ in parts]
-    widest = max((cell_len(tail) for tail in tails), default=0)
-    some_errors = any(error for _, error, *_ in parts)
+    shown = [_shown(table, row.entry, benchmark, mark) for row, benchmark in places]
+    means = align([one.mean for one in shown], [one.mean_mark for one in shown])
+    errors = align([one.error for one in shown], [one.error_mark for one in shown])
+    some = any(one.error for one in shown)
     cells = []
-    for (_, error, tail, best, faint), mean, aligned in zip(parts, means, errors, strict=True):
-        middle = (f" ± {aligned}" if error else " " * (3 + len(aligned))) if some_errors else ""
-        cells.append(GridCell(f"{mean}{middle}{tail.ljust(widest)}", best, faint))
+    for one, mean, error in zip(shown, means, errors, strict=True):
+        middle = " ± " if one.error else "   "
+        cells.append(GridCell(f"{mean}{middle}{error}" if some else mean, one.best, one.faint))
     return cells
 
 
-def _parts(table: RankTable, entry: str, benchmark: str) -> tuple[str, str, str, bool, bool]:
-    """Mean, standard error, what follows them, whether it is the best, whether it is faint."""
+def _shown(table: RankTable, entry: str, benchmark: str, mark: bool) -> _Shown:
     cell = table.cells[entry, benchmark]
     if cell.mean is None:
-        return (_OPEN if cell.open else _NONE), "", "", False, True
+        return _Shown(_OPEN if cell.open else _NONE, "", "", "", False, True)
     column = [table.cells[row.entry, benchmark] for row in table.entries]
-    write = digits(column)
+    decimals, best = digits(column), _is_best(cell, column)
+    star = _BEST if best and mark else ""
     mixed = any(other.error_over == "seeds" for other in table.cells.values())
     tail = EPISODE_MARK if mixed and cell.error_over == "episodes" else ""
-    if cell.done < cell.planned:
-        tail += f" ({cell.done}/{cell.planned})"
-    error = "" if cell.standard_error is None else write(cell.standard_error)
-    return write(cell.mean), error, tail, _is_best(cell, column), False
+    tail += f" ({cell.done}/{cell.planned})" if cell.done < cell.planned else ""
+    mean = write(cell.mean, cell, decimals)
+    if cell.standard_error is None:
+        return _Shown(mean, star + tail, "", "", best, False)
+    return _Shown(mean, star, write(cell.standard_error, cell, decimals), tail, best, False)
 
 
 def _is_best(cell: TableCell, column: Sequence[TableCell]) -> bool:

@@ -199,10 +199,13 @@ _STYLE = """
 .rank-table { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; color-scheme: light dark; margin: 1.5rem auto;
   max-width: 72rem; padding: 0 1rem; }
 .rank-table .scroll { overflow-x: auto; margin-bottom: 1rem; }
-.rank-table table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-.rank-table th, .rank-table td { padding: .3rem .8rem; text-align: right; white-space: nowrap; }
-.rank-table thead th { border-bottom: 2px solid #8c959f; vertical-align: bottom; white-space: normal; }
+.rank-table table { border-collapse: collapse; }
+.rank-table td { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .93em;
+  white-space: pre; }
+.rank-table th, .rank-table td { padding: .3rem .8rem; text-align: right; }
+.rank-table thead th { border-bottom: 2px solid #8c959f; vertical-align: bottom; }
 .rank-table tbody tr:nth-child(even) { background: #8c959f1f; }
+.rank-table th { white-space: nowrap; }
 .rank-table .left { text-align: left; }
 .rank-table .faint { opacity: .6; }
 .rank-table strong { color: #116329; }
@@ -243,8 +246,7 @@ def _left(grid: Grid, column: int) -> str:
 def _html_cell(cell: GridCell, left: str) -> str:
     if left:
         return f'<th scope="row"{left}>{html.escape(cell.text)}</th>'
-    # A figure space is as wide as a digit, so that the points stay below each other in a proportional font.
-    text = html.escape(cell.text).replace(" ± ", "\u00a0±\u00a0").replace(" ", "\u2007")
+    text = html.escape(cell.text)
     if cell.best:
         text = f"<strong>{text}</strong>"
     return f'<td class="faint">{text}</td>' if cell.faint else f"<td>{text}</td>"
