@@ -53,7 +53,7 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
 
     `thought` is the time earlier attempts have used of its wall time. Never waits for an Evaluation in flight.
     """
-    logs = attendance.logs / f"attempt-{attempt}"
+    logs = attempt_logs(attendance.logs, attempt)
     site = AgentSite(attendance.workspace, socket, logs, attendance.prompt, attendance.seed, attempt > 1)
     started, blocked = time.monotonic(), session.blocked_seconds
     process = attendance.launcher.start(site, attendance.agent.invoke)
@@ -62,7 +62,7 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
     finally:
         process.stop()
     evaluating = session.blocked_seconds - blocked
-    transcript = attendance.agent.read(_lines(logs / "stdout.log"))
+    transcript = read_transcript(attendance.agent, logs)
     return AgentEnd(
         _judge(reason, transcript),
         code,
@@ -72,6 +72,18 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
         transcript.usage,
         len(transcript.steps),
     )
+
+
+def attempt_logs(logs: Path, attempt: int) -> Path:
+    return logs / f"attempt-{attempt}"
+
+
+def read_transcript(agent: AgentIntegration, logs: Path) -> Transcript:
+    """What an attempt printed, as far as it is there. A reader that fails costs the transcript, never the Run."""
+    try:
+        return agent.read(_lines(logs / "stdout.log"))
+    except Exception as error:
+        return Transcript(error=f"the transcript cannot be read: {type(error).__name__}: {error}", error_kind="other")
 
 
 def _watch(

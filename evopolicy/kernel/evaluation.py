@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from evopolicy.kernel.errors import ExecutionError
+from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
 from evopolicy.kernel.values import Value
 
 if TYPE_CHECKING:
@@ -168,12 +168,17 @@ class EpisodeFault(ExecutionError):
 def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
     """Score `outcome`. An Episode the Policy failed in scores the lower of the declared failure score and its return.
 
-    Raises EpisodeFault for a score that is not finite.
+    Raises EpisodeFault for a return or a score that is not finite, or that the Benchmark cannot give.
     """
+    if not math.isfinite(outcome.episode_return):
+        raise EpisodeFault(f"Episode {outcome.index}: the return {outcome.episode_return} is not finite: no result")
     if outcome.failure is not None:
-        score = min(benchmark.spec.failure_score, outcome.episode_return)
-    else:
+        return Graded(float(min(benchmark.spec.failure_score, outcome.episode_return)), outcome)
+    try:
         score = float(benchmark.score(outcome))
+    except Exception as error:
+        what = f"{benchmark.spec.slug}: score raised {type(error).__name__}: {error}"
+        raise EpisodeFault(f"Episode {outcome.index}: {what}") from error
     if not math.isfinite(score):
         raise EpisodeFault(f"Episode {outcome.index}: the score {score} is not finite, so it is no result")
     return Graded(score, outcome)
@@ -191,27 +196,46 @@ def evaluate_program(
 ) -> Evaluation:
     """Run and grade `episodes`; those that fault are tried again with the same seeds, up to `retries` times.
 
-    `progress` gets the number of Episodes done. Raises EpisodeFault when faults remain, else ExecutionError.
+    `progress` gets the number of Episodes done. Raises EpisodeFault when faults remain.
     """
     done: dict[int, EpisodeResult] = {}
     left = list(episodes)
-    faults: list[EpisodeResult] = []
+    reason = ""
     retried = 0
     for attempt in range(retries + 1):
         if not left:
             break
         retried += len(left) if attempt else 0
-        finished = len(done)
-        ended = count(finished + 1)
-        results = executor.evaluate(program, left, traces=traces, progress=lambda _: progress(next(ended)))  # noqa: B023
+        ended = count(len(done) + 1)
+        try:
+            results = _run(executor, program, left, traces, lambda _: progress(next(ended)))  # noqa: B023
+        except ExecutionError as error:
+            reason = str(error)
+            continue
         done.update({result.index: result for result in results if result.fault is None})
-        faults = [result for result in results if result.fault is not None]
-        progress(len(done))
         left = [episode for episode in left if episode.index not in done]
-    if faults and left:
-        raise EpisodeFault(_fault_text(faults, retries))
+        reason = _fault_text([result for result in results if result.fault is not None], len(left), attempt + 1)
+        progress(len(done))
+    if left:
+        raise EpisodeFault(reason)
     ordered = tuple(done[episode.index] for episode in episodes)
     return Evaluation(tuple(grade(benchmark, _outcome(result)) for result in ordered), ordered, retried)
+
+
+def _run(
+    executor: Executor,
+    program: Path,
+    episodes: Sequence[EpisodeSpec],
+    traces: Path | None,
+    progress: Callable[[EpisodeResult], None],
+) -> list[EpisodeResult]:
+    """One round. What an engine raises is its fault, except what the disk or an interrupt raises through it."""
+    try:
+        return executor.evaluate(program, episodes, traces=traces, progress=progress)
+    except (EvoPolicyError, OSError):
+        raise
+    except Exception as error:
+        raise ExecutionError(f"the engine raised {type(error).__name__}: {error}") from error
 
 
 def _outcome(result: EpisodeResult) -> Outcome:
@@ -220,10 +244,10 @@ def _outcome(result: EpisodeResult) -> Outcome:
     return result.outcome
 
 
-def _fault_text(faults: Sequence[EpisodeResult], retries: int) -> str:
+def _fault_text(faults: Sequence[EpisodeResult], left: int, times: int) -> str:
+    if not faults:
+        return f"the engine gave no result for {left} of the Episodes"
     first = faults[0]
     fault = first.fault or Fault("engine", "unknown")
-    return (
-        f"{len(faults)} of the Episodes faulted {retries + 1} times; Episode {first.index}: "
-        f"{fault.kind} fault: {fault.message}"
-    )
+    what = f"Episode {first.index}: {fault.kind} fault: {fault.message}"
+    return f"{len(faults)} of the Episodes faulted {times} times; {what}"

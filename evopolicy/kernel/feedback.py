@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -40,8 +41,11 @@ class Artifact:
 
 
 FEEDBACK = "feedback.json"
+_OUTPUT = "output"
 MAX_ARTIFACTS = 4_096
 MAX_ARTIFACT_BYTES = 64 * 2**20
+MAX_NAME = 200
+"""Characters of an artifact's name."""
 OUTPUT_CHARACTERS = 2_000
 """Of a Policy's output inside feedback.json; the rest is in `output/<index>.txt`."""
 
@@ -74,8 +78,9 @@ def compose(
         content["by_episode"] = [_episode(graded) for graded in evaluation.graded]
     if level >= 3:
         content["artifacts"] = [_artifact(artifact) for artifact in artifacts]
-    public(content, "feedback")
-    return content
+    plain = public(content, "feedback")
+    assert isinstance(plain, dict)
+    return plain
 
 
 def _episode(graded: Graded) -> dict[str, Any]:
@@ -102,7 +107,7 @@ def _episode(graded: Graded) -> dict[str, Any]:
 
 def output_name(index: int) -> str:
     """Where the kept output of an Episode lies inside its Feedback, when feedback.json shows only its beginning."""
-    return f"output/{index:04d}.txt"
+    return f"{_OUTPUT}/{index:04d}.txt"
 
 
 def _artifact(artifact: Artifact) -> dict[str, Any]:
@@ -121,20 +126,28 @@ def check_artifacts(artifacts: Sequence[Artifact], asked: Collection[int]) -> No
     """Raises BenchmarkError for artifacts out of bounds: names, count, size, or an Episode that was not asked for."""
     if len(artifacts) > MAX_ARTIFACTS:
         raise BenchmarkError(f"feedback: {len(artifacts)} artifacts, at most {MAX_ARTIFACTS} are allowed")
-    names: set[str] = set()
+    taken = {FEEDBACK, _OUTPUT}
     for artifact in artifacts:
-        parts = PurePosixPath(artifact.name).parts
-        if not _NAME.fullmatch(artifact.name) or ".." in parts or artifact.name in (FEEDBACK, *names):
-            raise BenchmarkError(
-                f"feedback: the artifact name '{artifact.name}' is taken or not a portable relative path"
-            )
-        names.add(artifact.name)
+        _check_name(artifact.name, taken)
+        if not artifact.path.is_file():
+            raise BenchmarkError(f"feedback: {artifact.name} was named and not written")
         if artifact.path.stat().st_size > MAX_ARTIFACT_BYTES:
             raise BenchmarkError(f"feedback: {artifact.name} exceeds {MAX_ARTIFACT_BYTES // 2**20} MiB")
         if artifact.episode is not None and artifact.episode not in asked:
             raise BenchmarkError(
                 f"feedback: {artifact.name} names Episode {artifact.episode}, which was not submitted on"
             )
+    folders = {parent.as_posix() for artifact in artifacts for parent in PurePosixPath(artifact.name).parents}
+    if clash := sorted(folders & taken):
+        raise BenchmarkError(f"feedback: '{clash[0]}' is the name of a file and of a folder")
+
+
+def _check_name(name: str, taken: set[str]) -> None:
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME or name in taken:
+        raise BenchmarkError(
+            f"feedback: the artifact name '{name[:MAX_NAME]}' is taken or not a portable relative path"
+        )
+    taken.add(name)
 
 
 def publish(target: Path, content: Mapping[str, Any], evaluation: Evaluation, artifacts: Sequence[Artifact]) -> None:
@@ -163,24 +176,34 @@ def copy_feedback(source: Path, folder: Path, name: str) -> None:
     """Lay a copy of the Feedback at `source` as `folder/name` in the agent's workspace, whole or not at all.
 
     The agent can rearrange its workspace meanwhile: the copy is made outside it and moved in by descriptor, so that a
-    link put in the way is never followed. Where the agent spoiled `folder` itself it gets no copy, and the
-    `feedback` verb still answers.
+    link put in the way is never followed. Where there is one already, or the agent spoiled `folder`, it gets no copy,
+    and the `feedback` verb still answers. Raises what the disk raises while copying.
     """
-    staging = source.with_name(f".{name}.copy")
-    shutil.rmtree(staging, ignore_errors=True)
-    shutil.copytree(source, staging)
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
-        shutil.rmtree(staging, ignore_errors=True)
         return
+    staging = source.with_name(f".{name}.copy")
     try:
-        os.rename(staging, name, dst_dir_fd=handle)
-        os.fsync(handle)
-    except OSError:
         shutil.rmtree(staging, ignore_errors=True)
+        if not _lies_in(handle, name):
+            shutil.copytree(source, staging)
+            with suppress(OSError):
+                os.rename(staging, name, dst_dir_fd=handle)
+                os.fsync(handle)
     finally:
         os.close(handle)
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _lies_in(handle: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def discard_copy(folder: Path, name: str, artifact: str) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,36 +28,64 @@ class Journal:
     def __init__(self, folder: Path, listener: Callable[[Event], None] = lambda _: None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / JOURNAL
-        self._file = path.open("ab")
+        # Unbuffered: of a write that failed nothing may be left to be written with the next line.
+        self._file = path.open("ab", buffering=0)
+        self._failed = False
+        self._listener = listener
+        try:
+            self._lock(folder)
+            self._size = self._drop_cut_line(path)
+            self.events: list[Event] = list(read_journal(folder))
+            sync_folder(folder)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self, folder: Path) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
+        except BlockingIOError:
             raise RecordError(f"{folder.name}: another process is running this Run; wait for it or stop it") from None
-        self._drop_cut_line(path)
-        self.events: list[Event] = list(read_journal(folder))
-        self._listener = listener
 
-    def _drop_cut_line(self, path: Path) -> None:
-        """A line the Host was killed inside of was never announced: it never happened."""
+    def _drop_cut_line(self, path: Path) -> int:
+        """A line the Host was killed inside of was never announced: it never happened. Returns the size without it."""
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
         if whole < len(data):
             self._file.truncate(whole)
             os.fsync(self._file.fileno())
+        return whole
 
     def append(self, event: str, **content: Any) -> Event:
-        """Write one event, durable when this returns."""
+        """Write one event, durable when this returns.
+
+        Raises what the disk raises; then the event did not happen and nothing more is written: whether its line
+        reached the disk is only known to whoever opens the journal next.
+        """
+        if self._failed:
+            raise RecordError("the journal could not be written before; mend that and run the command again")
         line: Event = {"n": len(self.events), "time": round(time.time(), 3), "event": event, **content}
-        self._file.write(canonical_json(line) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        data = canonical_json(line) + b"\n"
+        try:
+            self._write(data)
+        except BaseException:
+            self._failed = True
+            with suppress(OSError):
+                self._file.truncate(self._size)
+            raise
+        self._size += len(data)
         self.events.append(line)
         try:
             self._listener(line)
         except Exception:
             pass
         return line
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) or 0 :]
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
@@ -69,6 +98,8 @@ def read_journal(folder: Path) -> Iterator[Event]:
         data = path.read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{path.parent}: has no {JOURNAL}, so it is no Run's folder") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror}); restore the Run's folder") from None
     for number, line in enumerate(data.split(b"\n")[:-1]):
         try:
             event = json.loads(line)
@@ -84,11 +115,16 @@ def read_journal(folder: Path) -> Iterator[Event]:
 def write_durably(path: Path, content: bytes) -> None:
     """Replace `path` by `content`, whole or not at all."""
     staging = path.with_name(f".{path.name}.staging")
-    with staging.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    staging.replace(path)
+    try:
+        with staging.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        staging.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            staging.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

@@ -168,7 +168,7 @@ def paper_hash_case(name: str, split: Split, index: int) -> int:
 
 # --- selectors --------------------------------------------------------------------------------------------------
 
-_PART = re.compile(r"(\d{1,9})(?::(\d{1,9}))?")
+_PART = re.compile(r"([0-9]{1,9})(?::([0-9]{1,9}))?")
 
 
 def parse_selector(text: str, pool_size: int) -> tuple[int, ...]:
@@ -179,18 +179,17 @@ def parse_selector(text: str, pool_size: int) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not text.strip():
         raise Refused("selector_empty", "the selector names no Episode", "name indices such as 0:8,12")
-    indices: list[int] = []
+    indices: dict[int, None] = {}
     for part in parts:
-        indices.extend(_parse_part(part, text, pool_size))
-    seen: set[int] = set()
-    for index in indices:
-        if index in seen:
-            raise Refused(
-                "selector_duplicate",
-                f"the selector '{_short(text)}' names Episode {index} twice",
-                "name each index once",
-            )
-        seen.add(index)
+        # Checked part by part: a short text that repeats a long range is refused before it is spelled out.
+        for index in _parse_part(part, text, pool_size):
+            if index in indices:
+                raise Refused(
+                    "selector_duplicate",
+                    f"the selector '{_short(text)}' names Episode {index} twice",
+                    "name each index once",
+                )
+            indices[index] = None
     return tuple(indices)
 
 

@@ -169,7 +169,10 @@ class AgentIntegration(Protocol):
     def invoke(self, task: AgentTask) -> Invocation: ...
 
     def read(self, lines: Iterable[str]) -> Transcript:
-        """The transcript of a raw stream; what it does not know is kept and counted, never fatal."""
+        """The transcript of one process's raw stream, its usage that of this process alone.
+
+        What it does not know is kept and counted, never fatal.
+        """
 
 
 class AgentProcess(Protocol):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
+import io
 import os
 import shutil
 import stat
@@ -11,17 +13,23 @@ import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evopolicy.kernel.errors import ProgramError, RecordError
+from evopolicy.kernel.journal import sync_folder
 
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 16 * 2**20
 MAX_TREE_BYTES = 64 * 2**20
+MAX_FOLDERS = 3 * MAX_FILES
+MAX_NAMES = 20 * MAX_FILES
+"""Names looked at in all, with those that are left out: a folder of millions is refused before it is listed."""
 _DOMAIN = b"evopolicy/program/1"
 _LEFT_OUT = {".git", "__pycache__"}
 _RESERVED = set('<>:"|?*')
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_CHANGED = "the tree changed while it was read; submit again when nothing writes to it"
 
 
 @dataclass(frozen=True)
@@ -42,67 +50,109 @@ class Program:
 def capture(folder: Path, beneath: Path | None = None) -> Program:
     """Snapshot the tree at `folder`. Raises ProgramError, naming path and rule, for what a Program may not hold.
 
-    With `beneath`, `folder` is relative to it and no link on the way from there is followed.
+    With `beneath`, `folder` is relative to it and no link on the way from there is followed: an agent named it.
     """
-    name = folder.name or "."
+    name = _shown(folder.as_posix() if beneath is not None else folder.name or ".")
     try:
         with _open_folder(folder, beneath) as handle:
             files = _read_tree(handle, name)
             if "policy.py" not in files:
                 raise ProgramError(f"{name}: policy.py is missing at the Program's root")
             again = _read_tree(handle, name)
+    except FileNotFoundError:
+        raise ProgramError(f"{name}: there is no such folder") from None
     except OSError as error:
-        path = Path(error.filename).name if isinstance(error.filename, str) and error.filename != "." else name
-        raise ProgramError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it") from None
+        raise ProgramError(f"{name}: {_unreadable(error)}") from None
     if files != again:
-        raise ProgramError(f"{name}: the tree changed while it was read; submit again when nothing writes to it")
+        raise ProgramError(f"{name}: {_CHANGED}")
     return Program(_digest(files), files)
+
+
+def _unreadable(error: OSError) -> str:
+    if isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP:
+        return "is a file or goes through a symlink; name the real folder"
+    return f"cannot be read ({error.strerror}); make it readable or remove it"
 
 
 @contextmanager
 def _open_folder(folder: Path, beneath: Path | None) -> Iterator[int]:
     """A descriptor of `folder`, opened part by part from `beneath` so that no part can be a link."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    handles = [os.open(beneath if beneath is not None else folder, flags)]
+    top = os.O_RDONLY | os.O_DIRECTORY if beneath is None else _FOLDER
+    handles = [os.open(folder if beneath is None else beneath, top)]
     try:
         for part in folder.parts if beneath is not None else ():
-            handles.append(os.open(part, flags, dir_fd=handles[-1]))
+            handles.append(os.open(part, _FOLDER, dir_fd=handles[-1]))
         yield handles[-1]
     finally:
         for handle in handles:
             os.close(handle)
 
 
+@dataclass
+class _Reading:
+    """What one walk over a tree has found."""
+
+    title: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    folded: dict[str, str] = field(default_factory=dict)
+    names: int = 0
+    folders: int = 0
+    size: int = 0
+
+    def names_in(self, handle: int) -> list[str]:
+        """The names in a folder that belong to a Program, sorted."""
+        found: list[str] = []
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                self.names += 1
+                if self.names > MAX_NAMES:
+                    raise ProgramError(f"{self.title}: holds more than {MAX_NAMES} names; make it smaller")
+                if entry.name not in _LEFT_OUT and not entry.name.endswith(".pyc"):
+                    found.append(entry.name)
+        return sorted(found)
+
+    def enter(self) -> None:
+        self.folders += 1
+        if self.folders > MAX_FOLDERS:
+            raise ProgramError(f"{self.title}: holds more than {MAX_FOLDERS} folders; make it smaller")
+
+    def keep(self, path: str, content: bytes) -> None:
+        self.files[path] = content
+        self.size += len(content)
+        if len(self.files) > MAX_FILES:
+            raise ProgramError(f"{self.title}: holds more than {MAX_FILES} files; make it smaller")
+        if self.size > MAX_TREE_BYTES:
+            raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
+
+
 def _read_tree(tree: int, title: str) -> dict[str, bytes]:
     """Contents by relative path, sorted. Walks by descriptors: no link put in a folder's place is ever followed."""
-    files: dict[str, bytes] = {}
-    folded: dict[str, str] = {}
-    total = 0
-    for root, folders, names, handle in os.fwalk(".", onerror=_raise, dir_fd=tree):
-        prefix = "" if root == "." else Path(root).as_posix() + "/"
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in [*folders, *sorted(names)]:
-            if name in _LEFT_OUT or name.endswith(".pyc"):
-                continue
-            path = prefix + name
-            _check_name(path, name)
-            if (other := folded.setdefault(path.casefold(), path)) != path:
-                raise ProgramError(f"{path}: differs from {other} only in case; rename one")
-            if len(folded) > 4 * MAX_FILES:
-                raise ProgramError(f"{title}: holds more than {3 * MAX_FILES} folders; make it smaller")
-            if _is_folder(handle, path, name):
-                continue
-            files[path] = _read_file(handle, path, name)
-            total += len(files[path])
-            if len(files) > MAX_FILES:
-                raise ProgramError(f"{title}: holds more than {MAX_FILES} files; make it smaller")
-            if total > MAX_TREE_BYTES:
-                raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
-    return dict(sorted(files.items()))
+    reading = _Reading(title)
+    _walk(reading, tree, "")
+    return dict(sorted(reading.files.items()))
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _walk(reading: _Reading, handle: int, prefix: str) -> None:
+    """One folder. Never deep: a path has at most 240 characters."""
+    for name in reading.names_in(handle):
+        path = prefix + name
+        _check_name(path, name)
+        if (other := reading.folded.setdefault(path.casefold(), path)) != path:
+            raise ProgramError(f"{path}: differs from {other} only in case; rename one")
+        try:
+            if not _is_folder(handle, path, name):
+                reading.keep(path, _read_file(handle, path, name))
+                continue
+            reading.enter()
+            inner = os.open(name, _FOLDER, dir_fd=handle)
+            try:
+                _walk(reading, inner, path + "/")
+            finally:
+                os.close(inner)
+        except OSError as error:
+            # It was listed a moment ago: gone, or another kind of thing by now.
+            changed = isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno == errno.ELOOP
+            raise ProgramError(f"{_shown(path)}: {_CHANGED if changed else _unreadable(error)}") from None
 
 
 def _is_folder(handle: int, path: str, name: str) -> bool:
@@ -137,7 +187,7 @@ def _read_file(handle: int, path: str, name: str) -> bytes:
     """The bytes of a regular file, opened without following a link that took its place meanwhile."""
     with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ProgramError(f"{path}: the tree changed while it was read; submit again when nothing writes to it")
+            raise ProgramError(f"{path}: {_CHANGED}")
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise ProgramError(f"{path}: is larger than {MAX_FILE_BYTES // 2**20} MiB; make it smaller")
@@ -174,6 +224,7 @@ class ProgramStore:
         try:
             _write_tree(staging, program.files)
             staging.rename(target)
+            sync_folder(target.parent)
         except OSError:
             shutil.rmtree(staging, ignore_errors=True)
             if not target.is_dir():
@@ -206,6 +257,8 @@ def _write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         target.chmod(0o444)
+    for inner in {(folder / path).parent for path in files}:
+        sync_folder(inner)
     folder.chmod(0o755)
 
 
@@ -227,12 +280,19 @@ def diff(before: Program | None, after: Program) -> str:
         if a == b:
             continue
         try:
-            lines = ((a or b"").decode().splitlines(True), (b or b"").decode().splitlines(True))
+            lines = (_lines(a), _lines(b))
         except UnicodeDecodeError:
             parts.append(f"Binary file {path} differs\n")
             continue
+        if not a and not b:
+            parts.append(f"Empty file {path} {'added' if a is None else 'removed'}\n")
         parts.extend(
             line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
             for line in difflib.unified_diff(*lines, f"a/{path}", f"b/{path}")
         )
     return "".join(parts)
+
+
+def _lines(content: bytes | None) -> list[str]:
+    """Lines of a text file as an editor counts them; `str.splitlines` would also split at form feeds and the like."""
+    return list(io.StringIO((content or b"").decode(), newline="\n"))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.journal import read_journal, write_durably
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentIdentity
@@ -47,7 +47,10 @@ class BenchmarkIdentity:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """`record.json`: what defines a Run, written before its agent starts. Only selection and sizes of private splits may follow a newer config."""
+    """`record.json`: what defines a Run, written before its agent starts.
+
+    Only the selection and the sizes of the private splits may follow a newer config.
+    """
 
     schema: int
     key: str
@@ -140,7 +143,7 @@ def read_record(folder: Path) -> RunRecord:
         raise RecordError(f"{path}: schema {schema!r} is unknown, this evopolicy reads schema {SCHEMA}")
     try:
         return msgspec.convert(value, RunRecord)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, ConfigError) as error:
         raise RecordError(f"{path}: is corrupt ({error}); restore the Run's folder or delete it") from None
 
 

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from evopolicy.kernel.attendance import AgentEnd, Attendance, attend
+from evopolicy.kernel.attendance import AgentEnd, Attendance, attempt_logs, attend, read_transcript
 from evopolicy.kernel.benchmark import EpisodeSpec, Split
-from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
+from evopolicy.kernel.errors import EvoPolicyError, ExecutionError, RecordError
 from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
 from evopolicy.kernel.journal import Event, Journal
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer, Progress
 from evopolicy.kernel.program import link_program
-from evopolicy.kernel.record import Run, RunRecord, load_run, write_record
+from evopolicy.kernel.record import Run, RunRecord, load_run, read_record, write_record
 from evopolicy.kernel.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.session import Session, SessionSite
 from evopolicy.kernel.state import Ledger, ResultState, RunState
@@ -26,10 +26,13 @@ from evopolicy.kernel.submission import read_graded, write_graded
 NOTHING_PUBLISHED = "nothing_published"
 PROVIDER = "provider"
 HOST_KILLED = "host_killed"
+FINISHED = "finished"
 ENGINE_FAULT = "engine_fault"
 NOT_STARTED = "not_started"
-RESTARTABLE = frozenset({PROVIDER, NOT_STARTED})
-"""Ends after which a Run that goes on starts its agent again."""
+RESTARTABLE = frozenset({"", PROVIDER, NOT_STARTED})
+"""Ends after which a Run that goes on starts its agent again; '' is an agent that was never started."""
+SPOILED = frozenset({PROVIDER, HOST_KILLED})
+"""What a Session may be closed by that makes the Run invalid: the agent was cut short and is not to blame."""
 VALID_DESPITE = frozenset({NOTHING_PUBLISHED})
 """Reasons that are noted beside a valid result; every other reason keeps a Run out of tables."""
 
@@ -56,21 +59,28 @@ class RunPlan:
 def run(plan: RunPlan) -> Run:
     """Run `plan`, or go on where its journal ends. A finished Run is returned as it is.
 
-    Raises ExecutionError where Validation or Assessment cannot be completed, and what the disk raises; the Run then
-    stays resumable and nothing is lost.
+    Raises ExecutionError where Validation or Assessment cannot be completed, AgentError where the agent cannot be
+    started, and RecordError where the disk fails or the folder holds another Run. The Run then stays resumable and
+    nothing is lost.
     """
-    plan.folder.mkdir(parents=True, exist_ok=True)
     watch = _Watch(plan.observers)
-    journal = Journal(plan.folder, watch.event)
     try:
-        ledger = Ledger(journal)
-        _open(plan, ledger, journal)
-        if ledger.state.candidates is None:
-            _session(plan, ledger, watch)
-        _result(plan, ledger, watch)
-        watch.progress("done", 0, 0)
-    finally:
-        journal.close()
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        journal = Journal(plan.folder, watch.event)
+        try:
+            ledger = Ledger(journal)
+            _open(plan, ledger, journal)
+            if ledger.state.candidates is None:
+                _session(plan, ledger, watch)
+            _result(plan, ledger, watch)
+            watch.progress("done", 0, 0)
+        finally:
+            journal.close()
+    except OSError as error:
+        what = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        raise RecordError(
+            f"{plan.folder.name}: the Run stopped ({what}); nothing is lost: mend that and run the command again"
+        ) from error
     return load_run(plan.folder)
 
 
@@ -79,9 +89,15 @@ def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
     if not journal.events:
         write_record(plan.folder, plan.record)
         ledger.append("opened", key=plan.record.key)
-    elif not _ended(plan, ledger.state):
+        return
+    record = read_record(plan.folder)
+    if record.key != plan.record.key:
+        raise RecordError(
+            f"{plan.folder.name}: holds the Run {record.key[:12]}, not {plan.record.key[:12]}; use another folder"
+        )
+    if not _ended(plan, ledger.state):
         # The record follows the newest config: selection and Assessment may have been set anew.
-        write_record(plan.folder, replace(load_run(plan.folder).record, **_result_part(plan.record)))
+        write_record(plan.folder, replace(record, **_result_part(plan.record)))
         ledger.append("resumed", result=plan.record.result_key)
 
 
@@ -106,30 +122,33 @@ def _session(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
     session = Session(plan.site, ledger, lambda done, total: watch.progress("session", done, total))
     try:
         session.recover()
-        reasons = [] if session.finished else _agent_part(plan, session, ledger)
-        session.settle()
+        _end_killed_attempt(plan, session, ledger)
+        if not session.finished and _to_start(plan, ledger.state):
+            _with_agent(plan, session, ledger)
+        session.close(ledger.state.agent_ended or "budget")
     except BaseException:
         session.abandon()
         raise
     if session.failure is not None:
         raise session.failure
-    session.close(ledger.state.agent_ended or "budget")
-    _hand_off(plan, ledger, reasons)
+    _hand_off(plan, ledger)
 
 
-def _agent_part(plan: RunPlan, session: Session, ledger: Ledger) -> list[str]:
-    """Start the agent where that is still to be done. Returns the reasons that make the Run invalid."""
+def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None:
+    """An attempt that a killed Host left open: its processes died with the Host, what it printed is still there."""
     state = ledger.state
-    if state.agent_ended and state.agent_ended not in RESTARTABLE:
-        return []
-    if state.agent_attempts and not state.agent_ended and not plan.agent.resumes:
-        ledger.append("agent_ended", reason=HOST_KILLED)
-        return [HOST_KILLED]
-    return _with_agent(plan, session, ledger)
+    if state.agent_attempts and not state.agent_ended:
+        transcript = read_transcript(plan.agent, attempt_logs(plan.folder / "agent", state.agent_attempts))
+        reason = FINISHED if session.finished else HOST_KILLED
+        ledger.append("agent_ended", reason=reason, usage=msgspec.to_builtins(transcript.usage))
 
 
-def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> list[str]:
-    """Attend the agent until it has ended for good."""
+def _to_start(plan: RunPlan, state: RunState) -> bool:
+    return state.agent_ended in RESTARTABLE or (state.agent_ended == HOST_KILLED and plan.agent.resumes)
+
+
+def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
+    """Attend the agent until it has ended for good and nothing is in flight."""
     logs, prompt, seed = plan.folder / "agent", plan.prompt, plan.record.seed
     attendance = Attendance(plan.agent, plan.launcher, plan.site.workspace, logs, prompt, seed, plan.limits)
     with plan.gateway.open(session) as socket:
@@ -142,28 +161,30 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> list[str]:
             except EvoPolicyError:
                 ledger.append("agent_ended", reason=NOT_STARTED)
                 raise
-            session.settle()
+            if session.failure is not None:
+                return  # as if the Host had been killed
             ledger.append("agent_ended", **_end_event(end))
+            session.settle()
             if end.reason != PROVIDER or session.finished or session.failure is not None:
-                return []
+                return
             if retry < plan.agent_retries:
                 time.sleep(plan.backoff_seconds * 2**retry)
-    return [PROVIDER]
 
 
 def _end_event(end: AgentEnd) -> dict[str, Any]:
     return {key: value for key, value in msgspec.to_builtins(end).items() if value is not None}
 
 
-def _hand_off(plan: RunPlan, ledger: Ledger, reasons: list[str]) -> None:
+def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
     state = ledger.state
     published = [s.id for s in state.published]
     named = list(state.named) or published[-1:]
     candidates = named if plan.site.budget.candidates == "named" else published
+    reasons = [state.closed_by] if state.closed_by in SPOILED else []
     if not candidates:
-        reasons = [*reasons, NOTHING_PUBLISHED]
+        reasons.append(NOTHING_PUBLISHED)
     if any(s.status == "failed" for s in state.submissions):
-        reasons = [*reasons, ENGINE_FAULT]
+        reasons.append(ENGINE_FAULT)
     ledger.append("handoff", candidates=candidates, reasons=reasons)
 
 
@@ -175,11 +196,15 @@ def _result(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
     if _ended(plan, ledger.state):
         return
     watch.state = lambda: ledger.state
-    digest, submission = _select(plan, ledger, watch)
-    ledger.append("selected", result=key, program=digest, submission=submission)
-    watch.progress("assessment", 0, len(plan.site.pool.assessment))
-    measured, seconds = _measure(plan, ledger, watch, "assessment", digest)
-    ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
+    known = ledger.state.results.get(key, ResultState())
+    digest = known.selected
+    if digest is None:
+        digest, submission = _select(plan, ledger, watch)
+        ledger.append("selected", result=key, program=digest, submission=submission)
+    if known.assessment is None:
+        watch.progress("assessment", 0, len(plan.site.pool.assessment))
+        measured, seconds = _measure(plan, ledger, watch, "assessment", digest)
+        ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
     reasons = ledger.state.handoff_reasons
     ledger.append("ended", result=key, valid=set(reasons) <= VALID_DESPITE, reasons=list(reasons))
     watch.progress("done", 0, 0)

@@ -7,6 +7,7 @@ is in the journal before anyone is told.
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,22 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from evopolicy.kernel.answers import budget_view, check_view, failed_view, published_view, running_view
 from evopolicy.kernel.budget import Account, Budget
-from evopolicy.kernel.errors import EvoPolicyError, ProgramError, Refused, did_you_mean
-from evopolicy.kernel.evaluation import CheckReport
+from evopolicy.kernel.clock import BlockedClock
+from evopolicy.kernel.errors import EvoPolicyError, ProgramError, RecordError, Refused, did_you_mean
 from evopolicy.kernel.feedback import FEEDBACK, copy_feedback, discard_copy, evict
 from evopolicy.kernel.pool import Pool, derive_seed, format_selector, parse_selector
 from evopolicy.kernel.ports import SESSION_VERBS
 from evopolicy.kernel.program import Program, ProgramStore, capture, link_program
 from evopolicy.kernel.record import feedback_folder
 from evopolicy.kernel.state import Ledger, SubmissionState
-from evopolicy.kernel.submission import Bench, evaluate_submission, submission_view
+from evopolicy.kernel.submission import Bench, evaluate_submission
 
 MAX_REFUSALS = 10_000
 """Refusals beyond this are answered and no longer journaled: an agent cannot fill the Host's disk with them."""
-FAULT_TEXT = (
-    "the Environment or the engine failed, not your Program; its Episode units stay spent and no score was published"
-)
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ class Session:
         self._done_episodes = 0
         self._in_flight: int | None = None
         self._engine = threading.Lock()
+        self._reading = threading.Lock()
+        """One Program is read at a time: many calls at once never hold many Programs in memory."""
         self._abandoned = False
         self._blocked = BlockedClock()
         self.failure: BaseException | None = None
@@ -87,6 +88,7 @@ class Session:
         """Take up what a killed Host left: lay missing Feedback, evaluate what was charged without a second charge."""
         for submission in self._ledger.state.published:
             self._publish_to_workspace(submission.id)
+        self._close_when_spent()
         if pending := self._ledger.state.pending:
             self._start(pending)
 
@@ -102,31 +104,39 @@ class Session:
         self._abandoned = True
 
     def close(self, by: str) -> None:
-        """Close the Session for a reason of the Host's. Nothing in flight is lost: `settle` first."""
+        """Close the Session for a reason of the Host's, once nothing is in flight; not where the Host itself failed."""
         with self._changed:
-            if not self.finished:
-                self._ledger.append("closed", by=by, named=[])
-            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self.running)
+            if self.failure is None:
+                self._close(by)
 
     # --- for the agent -----------------------------------------------------------------------------------------
 
     def handle(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one call, a JSON object. Raises Refused, journaled, where the Host says no."""
         self.last_call = time.monotonic()
-        if verb not in SESSION_VERBS:
-            raise Refused("unknown_verb", f"there is no '{verb}'.{did_you_mean(verb, SESSION_VERBS)}")
         try:
+            return self._answer(verb, arguments)
+        except (OSError, RecordError) as error:
+            # Not the agent's fault and not to be worked around: the Run stops here and stays resumable.
+            self.failure = self.failure or error
+            raise _host_failed() from error
+        finally:
+            self.last_call = time.monotonic()
+
+    def _answer(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            if verb not in SESSION_VERBS:
+                raise Refused("unknown_verb", f"there is no '{verb}'.{did_you_mean(verb, SESSION_VERBS)}")
             answer: dict[str, Any] = getattr(self, f"_{verb}")(arguments)
             return answer
         except Refused as refusal:
             self._note(verb, refusal)
             raise
-        finally:
-            self.last_call = time.monotonic()
 
     def _note(self, verb: str, refusal: Refused) -> None:
-        if self._ledger.state.refusals < MAX_REFUSALS:
-            self._ledger.append("refused", verb=verb, code=refusal.code, reason=refusal.reason[:500])
+        if self.failure is None and self._ledger.state.refusals < MAX_REFUSALS:
+            self._ledger.append("refused", verb=verb[:50], code=refusal.code, reason=refusal.reason[:500])
 
     def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         state = self._ledger.state
@@ -136,7 +146,7 @@ class Session:
         return {
             "state": "running" if self.running else "finished" if self.finished else "open",
             "submission": self._view(latest) if latest else None,
-            "budget": _budget_view(account),
+            "budget": budget_view(account),
             "best": {"submission": best.id, "score": best.score} if best else None,
             "submissions": [{"id": s.id, "status": s.status, "score": s.score} for s in state.submissions],
             "next": self._next(),
@@ -152,16 +162,30 @@ class Session:
         )
 
     def _check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        program = self._capture(arguments)
         with self._changed:
             self._require_open()
             if self.running:
                 raise Refused("busy", "a Submission is being evaluated", "evopolicy-session wait, then check")
-        # By a public seed: what check shows says nothing about any pool.
-        seed = derive_seed("check") % 2**32
-        with self._blocked, self._engine:
-            report = self._site.bench.executor.check(self._site.store.put(program), seed)
-        return _check_view(program, report)
+        # The agent's clock runs on: nothing else would end an agent that checks for ever.
+        if not self._engine.acquire(timeout=self._site.block_seconds):
+            raise Refused("busy", "another check or a Submission is running", "evopolicy-session wait, then check")
+        try:
+            return self._check_staged(arguments)
+        finally:
+            self._engine.release()
+
+    def _check_staged(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        # Checks are free and without number: what they look at is not kept.
+        staged = ProgramStore(self._site.bench.folder / ".check")
+        try:
+            with self._reading:
+                program = self._capture(arguments)
+                digest, folder = program.digest, staged.put(program)
+                del program
+            # By a public seed: what check shows says nothing about any pool.
+            return check_view(digest, self._site.bench.executor.check(folder, derive_seed("check") % 2**32))
+        finally:
+            shutil.rmtree(staged.root, ignore_errors=True)
 
     def _submit(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         selector = arguments.get("episodes")
@@ -170,10 +194,12 @@ class Session:
         with self._changed:
             self._require_open()
         indices = parse_selector(selector, len(self._site.pool.training))
-        program = self._capture(arguments)
-        with self._changed:
-            self._require_open()
-            submission = self._attach_or_reserve(program, indices)
+        with self._reading:
+            program = self._capture(arguments)
+            with self._changed:
+                self._require_open()
+                submission = self._attach_or_reserve(program, indices)
+            del program
         return self._await(submission, detach=bool(arguments.get("detach")))
 
     def _attach_or_reserve(self, program: Program, indices: tuple[int, ...]) -> int:
@@ -210,8 +236,9 @@ class Session:
                     lambda: self._in_flight != submission,
                     timeout=self._site.block_seconds,
                 )
-        status = self._status({})
-        return {**status, "submission": self._view(self._submission(submission))}
+        if self.failure is not None:
+            raise _host_failed()
+        return {**self._status({}), "submission": self._view(self._submission(submission))}
 
     def _feedback(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         published = [s.id for s in self._ledger.state.published]
@@ -253,7 +280,7 @@ class Session:
 
     def _require_open(self) -> None:
         if self.failure is not None:
-            raise Refused("host_failed", "the Host cannot go on; your work so far is kept", "stop here")
+            raise _host_failed()
         if self.finished:
             raise Refused("finished", "the Session is closed; nothing can be submitted any more", "you can stop")
 
@@ -265,7 +292,9 @@ class Session:
 
     def _capture(self, arguments: Mapping[str, Any]) -> Program:
         path = arguments.get("path") or "program"
-        folder = PurePosixPath(str(path))
+        if not isinstance(path, str) or not path.isprintable():
+            raise Refused("bad_path", "the folder's name is no printable text", "submit a folder of another name")
+        folder = PurePosixPath(path)
         if folder.is_absolute() or ".." in folder.parts:
             raise Refused("outside_workspace", f"'{path}' is outside the workspace", "submit a folder inside it")
         try:
@@ -279,7 +308,11 @@ class Session:
         self._thread = threading.Thread(
             target=self._evaluate, args=(submission,), name=f"submission-{submission.id}", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no further thread can be started
+            self._in_flight, self._thread, self.failure = None, None, error
+            raise
 
     def _evaluate(self, submission: SubmissionState) -> None:
         try:
@@ -309,16 +342,27 @@ class Session:
                 return
             self._ledger.append("submission_failed", submission=submission.id, reason=str(error)[:2_000])
         else:
+            if self._abandoned:
+                return
             self._ledger.append("published", submission=submission.id, **event)
             self._publish_to_workspace(submission.id)
             self._evict()
-        if self._site.budget.finish == "exhaust" and self._account().spent:
-            self.close("budget")
+        self._close_when_spent()
+
+    def _close(self, by: str) -> None:
+        with self._changed:
+            if not self.finished:
+                self._ledger.append("closed", by=by, named=[])
+            self._changed.notify_all()
+
+    def _close_when_spent(self) -> None:
+        """The end of `exhaust`. Also for a Host that was killed between the last Submission's outcome and this."""
+        if self._site.budget.finish == "exhaust" and self._account().spent and self._ledger.state.pending is None:
+            self._close("budget")
 
     def _publish_to_workspace(self, submission: int) -> None:
-        target = self._site.workspace / "feedback" / f"{submission:04d}"
-        if not target.exists():
-            copy_feedback(feedback_folder(self._site.bench.folder, submission), target.parent, target.name)
+        source = feedback_folder(self._site.bench.folder, submission)
+        copy_feedback(source, self._site.workspace / "feedback", f"{submission:04d}")
 
     def _evict(self) -> None:
         """Keep bulk artifacts within their budget, in the record and in the workspace alike."""
@@ -335,78 +379,12 @@ class Session:
         return content
 
     def _view(self, submission: SubmissionState) -> dict[str, Any]:
-        view: dict[str, Any] = {
-            "id": submission.id,
-            "status": submission.status,
-            "episodes_total": len(submission.indices),
-            "selector": format_selector(submission.indices),
-        }
         if submission.id == self._in_flight or submission.status == "running":
-            view.update(status="running", episodes_done=self._done_episodes)
-        elif submission.status == "published":
-            view.update(submission_view(self._content(submission.id)))
-            view["feedback"] = f"feedback/{submission.id:04d}/{FEEDBACK}"
-        else:
-            view["reason"] = FAULT_TEXT
-        return view
+            return running_view(submission, self._done_episodes)
+        if submission.status == "published":
+            return published_view(submission, self._content(submission.id))
+        return failed_view(submission)
 
 
-class BlockedClock:
-    """Adds up the time during which at least one thread is inside it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._since = 0.0
-        self._total = 0.0
-
-    @property
-    def seconds(self) -> float:
-        with self._lock:
-            return self._total + (time.monotonic() - self._since if self._inside else 0.0)
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._since = time.monotonic()
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._total += time.monotonic() - self._since
-
-
-def _budget_view(account: Account) -> dict[str, Any]:
-    budget = account.budget
-    return {
-        "episodes_left": account.episodes_left,
-        "episodes_total": budget.episodes,
-        "submissions_left": account.submissions_left,
-        "submissions_total": budget.submissions,
-        "per_submission": budget.cap(account.pool_size),
-        "pool_size": account.pool_size,
-        "finish": budget.finish,
-    }
-
-
-def _check_view(program: Program, report: CheckReport) -> dict[str, Any]:
-    view: dict[str, Any] = {
-        "state": "open",
-        "ok": report.ok,
-        "program": program.digest,
-        "actions": list(report.actions),
-    }
-    if report.failure:
-        view["failure"] = {
-            "kind": report.failure.kind,
-            "phase": report.failure.phase,
-            "message": report.failure.message,
-            "traceback": report.failure.traceback,
-        }
-    if report.output.text:
-        view["output"] = report.output.text[:2_000]
-    if report.warnings:
-        view["warnings"] = list(report.warnings)
-    return view
+def _host_failed() -> Refused:
+    return Refused("host_failed", "the Host cannot go on; your work so far is kept", "stop here")

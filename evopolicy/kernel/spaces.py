@@ -6,6 +6,7 @@ needs only NumPy, so that a Policy is given the same object a Benchmark's author
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -261,18 +262,31 @@ def _cast_discrete(space: Discrete, action: Any) -> int:
 
 def _cast_box(space: Box, action: Any, clip: bool) -> tuple[NDArray[Any], bool]:
     array = _numbers(space, action)
-    with np.errstate(all="ignore"):
-        cast = array.astype(space.dtype)
+    if not np.isfinite(array).all():
+        raise InvalidAction(f"expected finite numbers, found {_found(action)}")
+    cast = _cast(array, space.dtype)
+    inside = (cast >= space.low) & (cast <= space.high)
+    if space.dtype.kind in "iu":
+        inside &= (array >= space.low) & (array <= space.high)  # a number past the dtype's range has wrapped in `cast`
+    clipped = not inside.all()
+    if clipped and clip:
+        # Clipped before it is cast: what the dtype cannot hold is out of bounds like any other.
+        array = np.clip(array, space.low, space.high)
+        cast = _cast(array, space.dtype)
+    elif clipped:
+        where = tuple(int(i) for i in np.argwhere(~inside)[0])
+        bounds = f"[{space.low[where]}, {space.high[where]}]"
+        raise InvalidAction(f"value {array[where]} at {list(where)} is outside {bounds}")
     if space.dtype.kind in "iu" and not (cast == array).all():
         raise InvalidAction(f"expected {space.dtype.name} values, found {_found(action)}")
     if not np.isfinite(cast).all():
-        raise InvalidAction(f"expected finite numbers, found {_found(action)}")
-    if ((cast >= space.low) & (cast <= space.high)).all():
-        return cast, False
-    if clip:
-        return np.clip(cast, space.low, space.high), True
-    where = tuple(int(i) for i in np.argwhere((cast < space.low) | (cast > space.high))[0])
-    raise InvalidAction(f"value {cast[where]} at {list(where)} is outside [{space.low[where]}, {space.high[where]}]")
+        raise InvalidAction(f"expected numbers that {space.dtype.name} can hold, found {_found(action)}")
+    return cast, clipped
+
+
+def _cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
 
 
 def _cast_counts(space: MultiDiscrete | MultiBinary, action: Any) -> NDArray[Any]:
@@ -296,10 +310,19 @@ def _cast_text(space: Text, action: Any) -> str:
 
 
 def _cast_dict(space: Dict, action: Any, clip: bool) -> tuple[dict[str, Any], bool]:
-    if not isinstance(action, Mapping) or set(action) != set(space.spaces):
+    given = _entries(action)
+    if given is None or set(given) != set(space.spaces):
         raise InvalidAction(f"expected a dict with the keys {sorted(space.spaces)}, found {_found(action)}")
-    members = {key: _inside(key, inner, action[key], clip) for key, inner in space.spaces.items()}
+    members = {key: _inside(key, inner, given[key], clip) for key, inner in space.spaces.items()}
     return {key: member for key, (member, _) in members.items()}, any(c for _, c in members.values())
+
+
+def _entries(action: Any) -> dict[Any, Any] | None:
+    """A plain dict of a Mapping's entries, read once; None for anything else, a Mapping that raises included."""
+    try:
+        return dict(action) if isinstance(action, Mapping) else None
+    except Exception:
+        return None
 
 
 def _cast_tuple(space: Tuple, action: Any, clip: bool) -> tuple[tuple[Any, ...], bool]:
@@ -335,7 +358,11 @@ def _array(action: Any, expected: str) -> NDArray[Any]:
 def _found(action: Any) -> str:
     """A short description for a message: never the whole of a large or hostile value."""
     try:
-        text = repr(action) if not isinstance(action, np.ndarray) or action.size <= 16 else f"array of {action.shape}"
+        text = f"of shape {action.shape}" if isinstance(action, np.ndarray) and action.size > 16 else _REPR.repr(action)
     except Exception:
         text = "(no repr)"
     return f"{type(action).__name__} {text[:120]}"
+
+
+_REPR = reprlib.Repr()
+_REPR.maxother = _REPR.maxstring = 100

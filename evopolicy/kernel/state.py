@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.budget import Account, Budget
-from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.errors import RecordError, Refused
 from evopolicy.kernel.journal import Event, Journal
 from evopolicy.kernel.pool import parse_selector
 from evopolicy.kernel.selection import Measurement
@@ -72,6 +72,7 @@ class RunState:
     thinking_seconds: float = 0.0
     evaluating_seconds: float = 0.0
     usage: Mapping[str, Any] = field(default_factory=dict)
+    """As `transcript.Usage`, added up over the attempts."""
     candidates: tuple[int, ...] | None = None
     """Handed off; None before the handoff."""
     handoff_reasons: tuple[str, ...] = ()
@@ -104,7 +105,7 @@ def advance(state: RunState, event: Event) -> RunState:
         raise RecordError(f"journal: line {event['n'] + 1} has the unknown event '{event['event']}'; update evopolicy")
     try:
         return step(state, event)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, Refused) as error:
         raise RecordError(f"journal: line {event['n'] + 1} ('{event['event']}') is corrupt: {error!r}") from None
 
 
@@ -162,8 +163,22 @@ def _agent_ended(state: RunState, event: Event) -> RunState:
         agent_exit_code=event.get("exit_code"),
         thinking_seconds=state.thinking_seconds + event.get("thinking_seconds", 0.0),
         evaluating_seconds=state.evaluating_seconds + event.get("evaluating_seconds", 0.0),
-        usage=event.get("usage") or state.usage,
+        usage=_added(state.usage, event.get("usage") or {}),
     )
+
+
+def _added(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Usage of all attempts: numbers added, flags joined, None where no attempt says."""
+    added = dict(total)
+    for key, value in usage.items():
+        before = added.get(key)
+        if isinstance(value, bool):
+            added[key] = bool(before) or value
+        elif isinstance(value, int | float) and before is not None:
+            added[key] = before + value
+        elif value is not None or before is None:
+            added[key] = value
+    return added
 
 
 def _handoff(state: RunState, event: Event) -> RunState:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
-from evopolicy.kernel.errors import BenchmarkError, EvoPolicyError
+from evopolicy.kernel.errors import BenchmarkError, EvoPolicyError, RecordError
 from evopolicy.kernel.evaluation import Evaluation, Graded, evaluate_program, failure_counts
 from evopolicy.kernel.feedback import Artifact, check_artifacts, compose, publish
 from evopolicy.kernel.journal import write_durably
@@ -22,6 +23,8 @@ from evopolicy.kernel.record import FeedbackConfig, feedback_folder
 from evopolicy.kernel.values import Value, public
 
 OUTCOMES = "outcomes.jsonl"
+HOST_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
+"""What the Host's machine is to blame for, whoever's code met it."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,11 @@ def _benchmark_code(benchmark: Benchmark, what: str) -> Iterator[None]:
     """A bug in a Benchmark's own code costs its Submission, not the Run; a full disk is not its bug."""
     try:
         yield
-    except (EvoPolicyError, OSError):
+    except EvoPolicyError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in HOST_ERRNOS:
+            raise
         raise BenchmarkError(f"{benchmark.spec.slug}: {what} raised {type(error).__name__}: {error}") from error
 
 
@@ -128,12 +133,10 @@ def write_graded(path: Path, graded: Sequence[Graded]) -> None:
 
 
 def read_graded(path: Path) -> list[Graded]:
-    """The Episodes of such a file; none where there is no file."""
+    """The Episodes of such a file; none where there is no file. Raises RecordError for one that is corrupt."""
     if not path.exists():
         return []
-    return [msgspec.json.decode(line, type=Graded) for line in path.read_bytes().splitlines()]
-
-
-def submission_view(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a Feedback's content the answer to `submit` and `wait` repeats."""
-    return {key: content[key] for key in ("score", "episodes", "failed_episodes", "summary") if key in content}
+    try:
+        return [msgspec.json.decode(line, type=Graded) for line in path.read_bytes().splitlines()]
+    except msgspec.MsgspecError as error:
+        raise RecordError(f"{path}: is corrupt ({error}); delete it and its Episodes are measured again") from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from evopolicy.kernel.errors import EvoPolicyError
 
-Value: TypeAlias = "None | bool | int | float | str | list[Any] | dict[str, Any]"
+Value: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
 """A JSON value: None, bool, int (64 bits), finite float, str, list or dict with str keys."""
 
 
@@ -58,7 +58,8 @@ def _public(value: object, where: str, bounds: Bounds, depth: int, count: list[i
         return value
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
-            raise ValueRefused(f"{where}: the integer {value} does not fit 64 bits")
+            # Not the number itself: Python refuses to print one of more than 4,300 digits.
+            raise ValueRefused(f"{where}: an integer of {int(value).bit_length()} bits does not fit 64 bits")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -69,7 +70,8 @@ def _public(value: object, where: str, bounds: Bounds, depth: int, count: list[i
     if isinstance(value, list | tuple):
         return [_public(v, f"{where}[{i}]", bounds, depth + 1, count) for i, v in enumerate(value)]
     if isinstance(value, Mapping):
-        return {_key(k, where): _public(v, f"{where}.{k}", bounds, depth + 1, count) for k, v in value.items()}
+        members = ((_key(k, where, bounds), v) for k, v in value.items())
+        return {k: _public(v, f"{where}.{k}", bounds, depth + 1, count) for k, v in members}
     raise ValueRefused(
         f"{where}: a {type(value).__name__} is not a public value (None, bool, int, float, str, list, dict)"
     )
@@ -81,10 +83,10 @@ def _text(value: str, where: str, bounds: Bounds) -> str:
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def _key(key: object, where: str) -> str:
+def _key(key: object, where: str, bounds: Bounds) -> str:
     if isinstance(key, str):
-        return str(key)
-    raise ValueRefused(f"{where}: the key {key!r} is a {type(key).__name__}, keys are strings")
+        return _text(key, f"{where}: a key", bounds)
+    raise ValueRefused(f"{where}: a key is a {type(key).__name__}, keys are strings")
 
 
 def canonical_json(value: object) -> bytes:
