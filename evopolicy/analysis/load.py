@@ -128,6 +128,8 @@ def cell_of(run: Path, cells: Iterable[Cell]) -> Cell | None:
     """The planned cell whose Run lies in the folder `run`, if any: a cell's path is relative to the output folder."""
     parts = run.parts
     for cell in cells:
+        if not cell.run.endswith(run.name):
+            continue
         tail = PurePosixPath(cell.run).parts
         if parts[-len(tail) :] == tail:
             return cell
