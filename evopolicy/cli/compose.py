@@ -140,6 +140,12 @@ def _plain(node: Any) -> Any:
     return OmegaConf.to_container(node, resolve=True, throw_on_missing=True, enum_to_str=True)
 
 
+def mentions(config: DictConfig, key: str) -> bool:
+    """Whether another value of `config` is computed from `key`."""
+    text = "".join(OmegaConf.to_yaml(config[name]) for name in config if OmegaConf.is_config(config[name]))
+    return f"${{{key}" in text or any(OmegaConf.is_interpolation(config, str(name)) for name in config)
+
+
 @contextmanager
 def _as_command(arguments: Sequence[str]) -> Iterator[None]:
     """Hydra reads `sys.argv`, and prints tracebacks of its own unless told to let errors through."""

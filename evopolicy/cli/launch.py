@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from evopolicy.cli import compose
-from evopolicy.cli.board import Board
+from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.dry_run import print_plan
 from evopolicy.cli.follow import Follower
-from evopolicy.cli.plan import Command, default_sweep_name, plan_command
+from evopolicy.cli.plan import Command, PlannedCell, default_sweep_name, plan_command
 from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_run, print_sweep
 from evopolicy.cli.sweep import output_override, run_single, run_sweep
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Cell, read_sweep, sweep_folder
+
+_SEED = re.compile(r"seed=(0|-?[1-9]\d{0,17})")
 
 
 @dataclass
@@ -44,21 +49,15 @@ def launch_sweep(
     loader: ConfigLoader, master: DictConfig, overrides: Sequence[Sequence[str]], first: int
 ) -> list[CellReturn]:
     """Plan and run one batch of a sweep; `first` is its first cell's number, above 0 in a sweeper's later batches."""
-    configs: list[DictConfig] = []
-
-    def composed(cell: Sequence[str]) -> dict[str, Any]:
-        config = loader.load_sweep_config(master, list(cell))
-        configs.append(config)
-        return compose.plain(config)
-
-    command = plan_command(overrides, composed, sentence)
+    composer = Composer(loader, master)
+    command = plan_command(overrides, composer, sentence)
     name = command.options.sweep or default_sweep_name(overrides)
     if command.options.dry_run:
         print_plan(command, name)
-        return [_returned(config, cell, None) for config, cell in zip(configs, overrides, strict=True)]
+        return [_returned(command.cells[n], None) for n in range(len(overrides))]
     board, follower = run_sweep(command, name, _earlier(command, name, first))
     finish_sweep(board, follower, command)
-    return [_returned(configs[n], overrides[n], board, n) for n in range(len(overrides))]
+    return [_returned(cell, state) for cell, state in zip(command.cells, board.cells, strict=True)]
 
 
 def finish_sweep(board: Board, follower: Follower, command: Command) -> None:
@@ -78,18 +77,37 @@ def _earlier(command: Command, name: str, first: int) -> tuple[Cell, ...]:
     return read_sweep(sweep_folder(command.output, name)).cells[:first] if first else ()
 
 
-def _returned(config: DictConfig, overrides: Sequence[str], board: Board | None, number: int = 0) -> CellReturn:
-    state = board.cells[number] if board else None
+def _returned(cell: PlannedCell, state: CellState | None) -> CellReturn:
     ended_well = state is None or state.status in ("finished", "reused")
     score = math.nan if state is None or state.score is None or not ended_well else state.score
     return CellReturn(
-        overrides=list(overrides),
-        cfg=config,
-        hydra_cfg=config,
+        overrides=list(cell.overrides),
+        cfg=OmegaConf.create(msgspec.to_builtins(cell.config)),
         status=JobStatus.COMPLETED if ended_well else JobStatus.FAILED,
         task_name="evopolicy",
         score=score,
     )
+
+
+class Composer:
+    """Composes the cells of one sweep; once those that differ in the seed alone, since Hydra takes its time."""
+
+    def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
+        self._loader = loader
+        self._master = master
+        self._known: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def __call__(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """The plain config of a cell. Lets through what Hydra and OmegaConf raise."""
+        seeds = [override for override in overrides if _SEED.fullmatch(override)]
+        rest = tuple(override for override in overrides if override not in seeds)
+        if rest not in self._known or len(seeds) != 1:
+            config = self._loader.load_sweep_config(self._master, list(overrides))
+            values = compose.plain(config)
+            if len(seeds) == 1 and not compose.mentions(config, "seed"):
+                self._known[rest] = values
+            return values
+        return {**copy.deepcopy(self._known[rest]), "seed": int(seeds[0].partition("=")[2])}
 
 
 def launch_single(config: DictConfig, overrides: Sequence[str]) -> Run | None:

@@ -81,10 +81,10 @@ class Child:
             self._process.send_signal(number)
 
 
-def become_reaper() -> None:
+def become_reaper(wanted: bool = True) -> None:
     """Make orphans of our children our own, so that none of them outlives us unseen. Linux only; elsewhere nothing."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
 def descendants(pid: int) -> list[int]:
@@ -126,9 +126,13 @@ def kill_tree(pid: int) -> None:
 class Reaper:
     """Finds what cells leave behind: everything under this process but its earlier children and the cells that run."""
 
-    def __init__(self) -> None:
+    def __enter__(self) -> Reaper:
         become_reaper()
         self._bystanders = frozenset(_children(os.getpid()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        become_reaper(False)
 
     def kill_orphans(self, running: Sequence[int]) -> None:
         """Kill and reap processes that an ended cell has left to us."""

@@ -91,7 +91,7 @@ class Scheduler:
 
         On an interrupt every process is ended, what ran is pending again, and KeyboardInterrupt goes on.
         """
-        with terminate_as_interrupt():
+        with terminate_as_interrupt(), self._reaper:
             try:
                 while self._pending or self._alone or self._running:
                     self._start()

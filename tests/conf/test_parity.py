@@ -1,0 +1,166 @@
+"""Every YAML composes, and every agent, rule and Benchmark has one."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from evopolicy.agents import AGENTS, config_class
+from evopolicy.authoring.discovery import known_benchmarks
+from evopolicy.cli import options, schema
+from evopolicy.cli.compose import plain
+from evopolicy.config import config_from
+from evopolicy.kernel.selection import RULES
+from evopolicy.presets import conf_folder
+
+GROUPS = sorted(path.name for path in conf_folder().iterdir() if path.is_dir())
+VALUES = {"uri": ["tracking.uri=sqlite:///x.db"], "gymnasium": ["benchmark.env_id=X-v0", "benchmark.failure_score=0"]}
+"""What an option leaves open on purpose."""
+GLOBAL = ("experiment", "protocol", "suite")
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (conf_folder() / group).glob("*.yaml"))
+
+
+def composed(*overrides: str) -> dict[str, object]:
+    schema.store()
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        config = compose("config", list(overrides))
+    return plain(config)
+
+
+def as_run(values: dict[str, object]):
+    return config_from({k: v for k, v in values.items() if k not in ("sweep", "dry_run", "launcher")})
+
+
+SIMPLE = [group for group in GROUPS if group not in GLOBAL]
+
+
+@pytest.mark.parametrize("choices", list(zip_longest(*map(names, SIMPLE))))
+def test_every_option_of_every_group_composes_into_a_run(choices: tuple[str | None, ...]) -> None:
+    """One composition holds one option of each group, so that all are met in as few as there are Benchmarks."""
+    chosen = dict(zip(SIMPLE, choices, strict=True))
+    chosen["agent"] = chosen["agent"] or "random"
+    # Budgets and pools come in pairs (a cap of 128 needs a pool of 128): protocols test them together.
+    chosen["budget"] = chosen["pool"] = None
+    overrides = [f"{group}={name}" for group, name in chosen.items() if name]
+    values = composed(*overrides, *(v for name in choices if name in VALUES for v in VALUES[name]))
+    config = as_run(values)
+    found = {"agent": config.agent["name"], "benchmark": config.benchmark["name"], "prompt": config.prompt.name}
+    for group, name in found.items():
+        assert name == (chosen[group] or name), f"conf/{group}/{chosen[group]}.yaml names '{name}'"
+
+
+@pytest.mark.parametrize("name", names("protocol"))
+def test_a_protocol_sets_budget_pool_and_selection_together(name: str) -> None:
+    run = as_run(composed("agent=random", "benchmark=cartpole", f"protocol={name}"))
+    sizes = (run.budget.submissions, run.budget.episodes, run.pool.training, run.pool.validation, run.pool.assessment)
+    assert (
+        sizes
+        == {
+            "smoke": (4, 8, 16, 4, 8),
+            "small": (32, 64, 128, 8, 16),
+            "essay": (16, 48, 96, 16, 32),
+            "paper": (128, 128, 1024, 16, 32),
+        }[name]
+    )
+    assert (run.budget.finish, run.pool.kind, run.selection.tie_break, run.benchmark["out_of_bounds"]) == (
+        ("exhaust", "paper", "latest", "clip")
+        if name == "paper"
+        else ("allow_early", "derived", "fewer_failures", "invalid")
+    )
+
+
+@pytest.mark.parametrize("budget", names("budget"))
+@pytest.mark.parametrize("pool", ["small", "paper", "derived"])
+def test_budgets_and_pools_may_be_combined(budget: str, pool: str) -> None:
+    as_run(composed("agent=random", "benchmark=cartpole", f"budget={budget}", f"pool={pool}"))
+
+
+def test_the_command_line_wins_over_a_protocol() -> None:
+    run = as_run(composed("agent=random", "benchmark=cartpole", "protocol=paper", "budget=smoke", "pool.validation=7"))
+    assert (run.budget.episodes, run.pool.kind, run.pool.validation) == (8, "paper", 7)
+
+
+@pytest.mark.parametrize("name", names("suite"))
+def test_a_suite_names_benchmarks_that_have_an_option(name: str) -> None:
+    schema.store()
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        config = compose("config", ["agent=random", f"suite={name}"], return_hydra_config=True)
+    listed = str(config.hydra.sweeper.params.benchmark).split(",")
+    assert set(listed) <= set(names("benchmark")), f"suite={name} names what has no conf/benchmark/*.yaml"
+    assert len(set(listed)) == len(listed)
+    assert config.suite == name
+    assert config.hydra.mode.name == "MULTIRUN"
+
+
+@pytest.mark.parametrize("name", names("experiment"))
+def test_an_experiment_composes_and_names_its_sweep(name: str) -> None:
+    schema.store()
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        config = compose("config", [f"experiment={name}"], return_hydra_config=True)
+    assert config.sweep
+    params = config.hydra.sweeper.params
+    for group in ("agent", "benchmark"):
+        assert set(str(params[group]).split(",")) <= set(names(group))
+
+
+def test_every_agent_has_an_option_and_every_option_an_agent() -> None:
+    assert set(names("agent")) == set(AGENTS), "conf/agent/ and AGENTS differ"
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_an_agents_option_has_exactly_the_keys_of_its_config(name: str) -> None:
+    values = yaml.safe_load((conf_folder() / "agent" / f"{name}.yaml").read_text())
+    assert set(values) == {field.name for field in dataclasses.fields(config_class(name))}
+
+
+def test_every_selection_rule_has_an_option_and_every_option_a_rule() -> None:
+    assert set(names("selection")) == set(RULES), "conf/selection/ and RULES differ"
+
+
+def test_every_installed_benchmark_has_an_option_and_every_option_a_benchmark() -> None:
+    ours = {name for name, known in known_benchmarks().items() if known.factory.startswith("evopolicy")}
+    assert set(names("benchmark")) == ours, "conf/benchmark/ and the installed Benchmarks differ"
+
+
+def test_a_glob_finds_options_and_no_schema() -> None:
+    schema.store()
+    from hydra.core.config_store import ConfigStore
+
+    stored = set(ConfigStore.instance().repo)
+    assert f"{schema.SCHEMA}.yaml" in stored
+    assert not stored & set(GROUPS), "a schema inside a group would be found by glob(*)"
+
+
+@pytest.mark.parametrize("path", sorted(conf_folder().rglob("*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_every_key_of_a_shipped_yaml_is_explained(path: Path) -> None:
+    """A comment on the line, or on the lines just above."""
+    if path.parent.name in GLOBAL:
+        assert any(line.startswith("# ") and "@package" not in line for line in path.read_text().splitlines())
+        return
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines):
+        key = line.split(":")[0].strip()
+        nested = line.endswith(":") or line.startswith(("  -", "-"))
+        if (
+            not key
+            or line.lstrip().startswith("#")
+            or nested
+            or key in ("defaults", "name", "model", "text", "- _self_")
+        ):
+            continue
+        above = lines[number - 1].lstrip().startswith("#") if number else False
+        if ":" in line and not line.startswith(" " * 4) and path.name != "config.yaml" and path.parent.name != "prompt":
+            assert above or " #" in line, f"{path.name}: '{key}' has no comment"
+
+
+def test_verbs_look_for_runs_where_the_config_puts_them() -> None:
+    primary = yaml.safe_load((conf_folder() / "config.yaml").read_text())
+    assert primary["output"] == options.OUTPUT
