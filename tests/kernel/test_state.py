@@ -1,0 +1,169 @@
+"""What a Run's journal adds up to, event by event."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evopolicy.kernel.budget import Budget
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.journal import Journal
+from evopolicy.kernel.selection import Measurement
+from evopolicy.kernel.state import _STEPS, Ledger, ResultState, RunState, SubmissionState, fold
+
+MEASURED = {"mean": 1.5, "standard_error": None, "episodes": 1, "failed": 0}
+
+
+def state(*events: tuple[str, dict[str, Any]]) -> RunState:
+    return fold({"n": n, "time": float(n), "event": word, **content} for n, (word, content) in enumerate(events))
+
+
+RESERVED = ("reserved", {"submission": 1, "program": "p", "selector": "0:3,5", "units": 4})
+RESERVED_2 = ("reserved", {"submission": 2, "program": "q", "selector": "1", "units": 1})
+PUBLISHED = (
+    "published",
+    {"submission": 1, "score": 2.5, "failures": {"exception": 1}, "retried": 0, "wall_seconds": 1.0,
+     "feedback_seconds": 0.5, "policy_seconds": 0.25},
+)  # fmt: skip
+STARTED = ("agent_started", {"attempt": 1})
+
+
+def test_nothing_is_an_open_session() -> None:
+    assert state() == RunState()
+    assert (state().published, state().pending, state().closed_by) == ((), None, "")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ("opened", {"key": "k"}),
+        ("resumed", {"result": "r"}),
+        ("evicted", {"artifacts": []}),
+        ("fault", {"where": "validation", "program": "p", "message": "m"}),
+    ],
+)
+def test_what_only_tells_changes_nothing(event: tuple[str, dict[str, Any]]) -> None:
+    assert state(event) == RunState()
+
+
+def test_reserved_charges_and_is_pending() -> None:
+    after = state(RESERVED)
+    assert after.pending == SubmissionState(1, "p", (0, 1, 2, 5), "running", units_used=4, time=0.0)
+    account = after.account(Budget(3, 10, None, "allow_early", "all"), 8)
+    assert (account.submissions_used, account.episodes_used) == (1, 4)
+
+
+def test_published_settles_with_score_failures_and_times() -> None:
+    (submission,) = state(RESERVED, PUBLISHED).published
+    assert (submission.status, submission.score, submission.failures) == ("published", 2.5, {"exception": 1})
+    assert (submission.wall_seconds, submission.policy_seconds, submission.time) == (1.0, 0.25, 1.0)
+    assert state(RESERVED, PUBLISHED).pending is None
+
+
+def test_a_failed_submission_stays_charged_and_unpublished() -> None:
+    after = state(RESERVED, ("submission_failed", {"submission": 1, "reason": "worker died"}), RESERVED_2)
+    assert [(s.status, s.reason, s.units_used) for s in after.submissions] == [
+        ("failed", "worker died", 4), ("running", "", 5),
+    ]  # fmt: skip
+    assert after.published == ()
+    assert after.account(Budget(3, 10, None, "allow_early", "all"), 8).episodes_used == 5
+
+
+def test_closed_holds_who_closed_it_and_what_was_named() -> None:
+    after = state(("closed", {"by": "finish", "named": [2, 1]}))
+    assert (after.closed_by, after.named) == ("finish", (2, 1))
+
+
+def test_attempts_add_up_their_times_and_usage() -> None:
+    """A provider's retry must not lose what the attempt before it used."""
+    end = {"reason": "provider", "exit_code": 1, "thinking_seconds": 2.0, "evaluating_seconds": 1.0,
+           "usage": {"input_tokens": 10, "output_tokens": None, "cost_usd": 0.5, "cost_is_estimate": False}}  # fmt: skip
+    again = {"reason": "finished", "exit_code": 0, "thinking_seconds": 3.0, "evaluating_seconds": 0.5,
+             "usage": {"input_tokens": 5, "output_tokens": 7, "cost_usd": None, "cost_is_estimate": True}}  # fmt: skip
+    after = state(STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}))
+    assert (after.agent_attempts, after.agent_ended) == (2, "")
+    after = state(STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}), ("agent_ended", again))
+    assert (after.agent_ended, after.agent_exit_code) == ("finished", 0)
+    assert (after.thinking_seconds, after.evaluating_seconds) == (5.0, 1.5)
+    assert after.usage == {"input_tokens": 15, "output_tokens": 7, "cost_usd": 0.5, "cost_is_estimate": True}
+
+
+def test_refusals_are_counted() -> None:
+    event = ("refused", {"verb": "submit", "code": "busy", "reason": "r"})
+    assert state(event, event).refusals == 2
+
+
+def test_handoff_keeps_candidates_and_reasons() -> None:
+    after = state(("handoff", {"candidates": [1, 3], "reasons": ["provider"]}))
+    assert (after.candidates, after.handoff_reasons) == ((1, 3), ("provider",))
+    assert state().candidates is None
+
+
+def test_results_are_kept_by_key() -> None:
+    after = state(
+        ("validated", {"result": "a", "program": "p", "measurement": MEASURED, "wall_seconds": 1.0}),
+        ("validated", {"result": "a", "program": "q", "measurement": MEASURED, "wall_seconds": 2.0}),
+        ("selected", {"result": "a", "program": "q", "submission": 2}),
+        ("assessed", {"result": "a", "program": "q", "measurement": MEASURED, "wall_seconds": 4.0}),
+        ("ended", {"result": "a", "valid": True, "reasons": ["nothing_published"]}),
+        ("selected", {"result": "b", "program": "p", "submission": None}),
+    )
+    measured = Measurement(1.5, None, 1, 0)
+    assert after.results["a"] == ResultState(
+        {"p": measured, "q": measured}, "q", 2, measured, True, True, ("nothing_published",),
+        {"validation": 3.0, "assessment": 4.0},
+    )  # fmt: skip
+    assert after.results["b"] == ResultState(selected="p")
+
+
+def test_every_event_that_has_a_step_is_tested_here() -> None:
+    text = Path(__file__).read_text()
+    assert [word for word in _STEPS if f'"{word}"' not in text] == []
+
+
+def test_an_unknown_event_is_refused_by_name() -> None:
+    with pytest.raises(RecordError, match="journal: line 2 has the unknown event 'teleported'; update evopolicy"):
+        state(RESERVED, ("teleported", {}))
+
+
+@pytest.mark.parametrize(
+    ("word", "content"),
+    [
+        ("reserved", {}),
+        ("reserved", {**RESERVED[1], "selector": "oops"}),
+        ("reserved", {**RESERVED[1], "selector": 5}),
+        ("reserved", {**RESERVED[1], "units": "x"}),
+        ("closed", {"by": "finish"}),
+        ("closed", {"by": "finish", "named": 5}),
+        ("agent_started", {}),
+        ("agent_ended", {"reason": "x", "thinking_seconds": "long"}),
+        ("handoff", {"candidates": None, "reasons": []}),
+        ("validated", {"result": "a", "program": "p", "measurement": {"mean": "x"}}),
+        ("assessed", {"result": "a", "program": "p"}),
+        ("selected", {"result": "a"}),
+        ("ended", {"result": "a", "valid": True}),
+    ],
+)
+def test_a_corrupt_event_is_named_by_line_and_kind(word: str, content: dict[str, Any]) -> None:
+    with pytest.raises(RecordError, match=rf"journal: line 2 \('{word}'\) is corrupt"):
+        state(STARTED, (word, content))
+
+
+def test_the_ledger_moves_journal_and_state_together_from_many_threads(tmp_path: Path) -> None:
+    ledger = Ledger(Journal(tmp_path))
+
+    def refuse() -> None:
+        for _ in range(25):
+            ledger.append("refused", verb="submit", code="busy", reason="")
+
+    threads = [threading.Thread(target=refuse) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger.state.refusals == 100
+    ledger._journal.close()
+    assert Ledger(Journal(tmp_path)).state == ledger.state
