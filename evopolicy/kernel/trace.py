@@ -15,7 +15,7 @@ _HEAD = struct.Struct("<I")
 
 
 class TraceRow(NamedTuple):
-    """One row. Row 0 is the reset: its action is None and its reward 0; row n holds the n-th Action and what it led to."""
+    """Row 0 is the reset: its action is None and its reward 0; row n holds the n-th Action and what it led to."""
 
     step: int
     observation: Any
@@ -27,7 +27,7 @@ class TraceRow(NamedTuple):
 
 
 class TraceWriter:
-    """Appends rows to `path` and stops, counting, once the file has `limit` bytes: memory never grows with the Episode."""
+    """Appends rows to `path`; past `limit` bytes only their Actions. Memory never grows with the Episode."""
 
     def __init__(self, path: Path, limit: int = 256 * 2**20) -> None:
         self._file = path.open("wb")

@@ -72,7 +72,7 @@ _decoder = msgspec.msgpack.Decoder(ext_hook=_restore)
 
 
 def encode(value: Any) -> bytes:
-    """One frame. Arrays keep dtype and shape; NumPy scalars become numbers; tuples arrive as lists. Raises TypeError."""
+    """One frame. Arrays keep dtype and shape, NumPy scalars become numbers, tuples lists. Raises TypeError."""
     if type(value) is np.ndarray:
         return array_prefix(value.dtype, value.shape) + value.tobytes()
     return _encoder.encode(value)

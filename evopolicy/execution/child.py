@@ -1,0 +1,186 @@
+"""An Episode's process after the fork: confine it, import the Program here and nowhere else, answer until killed.
+
+Nothing in it is trusted by the worker: what it says is bounded and checked, what it uses is counted from outside.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
+
+from evopolicy.execution import codec, process, sandbox, tracebacks
+from evopolicy.execution.frames import ACT, ACTION, DONE, EXIT_WIRE, FAILED, IMPORT, MAKE, READY, ChildWire
+from evopolicy.kernel import wire
+from evopolicy.kernel.errors import InvalidAction
+from evopolicy.kernel.policy import BoundPolicy, PolicyContext, bind
+from evopolicy.kernel.spaces import Space
+
+WIRE_FD = 3
+
+# How a process of ours ends that could not be confined.
+EXIT_SETUP = 97
+
+
+@dataclass(frozen=True)
+class Task:
+    """The public description of the Benchmark, as every Policy of it is told."""
+
+    observation_space: Space
+    action_space: Space
+    parameters: Mapping[str, Any]
+    max_steps: int
+    largest_action: int
+    """Bytes of an encoded Action; a larger one is invalid."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All an Episode's process is given by its template."""
+
+    config: sandbox.SandboxConfig
+    laid: sandbox.Laid
+    task: Task
+    decode: Callable[[memoryview], Any]
+    program: str
+    shadowed: tuple[str, ...]
+    """Modules loaded already whose names the Program uses for its own files."""
+
+
+def live(stage: Stage, scratch: str, wire_fd: int, output_fd: int, parent: int) -> NoReturn:
+    """Be the Episode's process. Never returns."""
+    try:
+        _settle(stage, scratch, wire_fd, output_fd, parent)
+        channel = ChildWire(WIRE_FD)
+        channel.send(0, READY, wire.encode(os.getpid()))
+    except BaseException as error:
+        # The worker reads the captured output for the reason: nothing of the Program has run yet.
+        try:
+            os.write(2, f"the sandbox cannot be laid: {error}\n".encode("utf-8", "replace"))
+        finally:
+            os._exit(EXIT_SETUP)
+    _answer(channel, Player(stage, scratch))
+
+
+def _settle(stage: Stage, scratch: str, wire_fd: int, output_fd: int, parent: int) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    process.die_with_parent(parent)
+    os.setsid()
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    os.chdir(scratch)
+    os.environ["HOME"] = os.environ["TMPDIR"] = scratch
+    sandbox.lay_child(stage.config, stage.laid, scratch)
+    # After the paths the template holds open were used: one of them may have this number.
+    os.dup2(wire_fd, WIRE_FD)
+    os.closerange(WIRE_FD + 1, sandbox.OPEN_FILES)
+    sys.path.insert(0, stage.program)
+    for name in stage.shadowed:
+        sys.modules.pop(name, None)
+
+
+class Player:
+    """The Policy of one Episode behind the worker's questions."""
+
+    def __init__(self, stage: Stage, scratch: str) -> None:
+        self._stage = stage
+        self._places = tracebacks.Places(stage.program, {scratch: "$TMPDIR", **_installed()})
+        self._seed = 0
+        self._module: Any = None
+        self._policy: BoundPolicy | None = None
+        self._act: Callable[[Any], Any] = self._not_made
+
+    def _not_made(self, _observation: Any) -> Any:
+        raise RuntimeError("act before make_policy")
+
+    def _prepare(self, kind: int, body: memoryview) -> None:
+        """Import the Program, make its Policy, reset it: one step per question."""
+        if kind == IMPORT:
+            self._seed = int(wire.decode(body))
+            random.seed(self._seed)
+            np.random.seed(self._seed % 2**32)
+            self._module = import_module("policy")
+        elif kind == MAKE:
+            task = self._stage.task
+            context = PolicyContext(
+                task.observation_space, task.action_space, task.parameters, self._seed, task.max_steps
+            )
+            self._policy = bind(self._module, context)
+            self._act = self._policy.act
+        elif self._policy is not None:
+            self._policy.reset()
+
+    def describe(self, error: BaseException) -> bytes:
+        """The body of FAILED for what the Program raised."""
+        sandbox.make_room_to_report()
+        config = self._stage.config
+        limits = {"file_bytes": config.scratch_bytes, "open_files": sandbox.OPEN_FILES}
+        more, limit = tracebacks.hit_limit(error, limits)
+        report: dict[str, Any] = {
+            "kind": "exception",
+            "message": self._places.relative(tracebacks.message(error)) + more,
+            "traceback": tracebacks.program_traceback(error, self._places),
+            "limit": limit,
+        }
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            report |= {"kind": "memory", "limit": config.memory_bytes}
+        return wire.encode(report)
+
+    def reply(self, kind: int, body: memoryview) -> tuple[int, bytes]:
+        """The answer to one question. Raises whatever the Program raises."""
+        if kind != ACT:
+            self._prepare(kind, body)
+            return DONE, b""
+        action = self._act(self._stage.decode(body))
+        try:
+            encoded = codec.encode_action(action)
+            if len(encoded) <= self._stage.task.largest_action:
+                return ACTION, encoded
+            what = f"an Action of {len(encoded)} bytes; at most {self._stage.task.largest_action} are allowed"
+        except InvalidAction as error:
+            what = str(error)
+        return FAILED, wire.encode({"kind": "invalid_action", "message": what, "traceback": "", "limit": None})
+
+
+def _installed() -> dict[str, str]:
+    """The folders of packages and of Python, so that messages of imports name no folder of this machine."""
+    folders = {str(module.__file__).rsplit("/", 2)[0] for module in (np, os) if module.__file__}
+    return dict.fromkeys(sorted(folders, key=len, reverse=True), "python")
+
+
+def _answer(channel: ChildWire, player: Player) -> NoReturn:
+    flushes: tuple[Callable[[], None], ...] = (sys.stdout.flush, sys.stderr.flush)
+    while True:
+        try:
+            number, kind, body = channel.receive()
+        except OSError:
+            os._exit(EXIT_WIRE)
+        try:
+            answer, reply = player.reply(kind, body)
+        except BaseException as error:
+            answer, reply = FAILED, _described(player, error)
+        try:
+            for flush in flushes:
+                flush()
+        except BaseException:
+            flushes = ()  # The Program closed or broke its own output.
+        try:
+            channel.send(number, answer, reply)
+        except OSError:
+            os._exit(EXIT_WIRE)
+
+
+def _described(player: Player, error: BaseException) -> bytes:
+    try:
+        return player.describe(error)
+    except BaseException:
+        kind = "memory" if isinstance(error, MemoryError) else "exception"
+        return wire.encode({"kind": kind, "message": type(error).__name__, "traceback": "", "limit": None})

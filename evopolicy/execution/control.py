@@ -1,0 +1,172 @@
+"""What Host and workers say to each other: MessagePack over a Unix socket, both ends ours."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from socket import MSG_DONTWAIT, socket
+from typing import Any
+
+import msgspec
+
+from evopolicy.execution.sandbox import SandboxConfig
+from evopolicy.execution.templates import NurseryPlan
+from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
+from evopolicy.kernel.evaluation import CheckReport, EpisodeResult
+from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.ports import Limits
+
+_HEAD = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """The first message to a worker."""
+
+    parent: int
+    path: list[str]
+    """The Host's `sys.path`: what it can import, its workers can."""
+    reference: BenchmarkReference
+    limits: Limits
+    sandbox: SandboxConfig
+    plan: NurseryPlan
+    policy_path: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    job: int
+    program: Path
+    episode: EpisodeSpec
+    trace: Path | None
+
+
+@dataclass(frozen=True)
+class CheckJob:
+    job: int
+    program: Path
+    seed: int
+
+
+@dataclass(frozen=True)
+class PictureJob:
+    job: int
+    episode: EpisodeSpec
+    trace: Path
+    folder: Path
+
+
+Job = EpisodeJob | CheckJob | PictureJob
+
+
+@dataclass(frozen=True)
+class WorkerReady:
+    """The worker has loaded the Benchmark."""
+
+
+@dataclass(frozen=True)
+class WorkerBroken:
+    """The worker cannot work, ever: the Benchmark cannot be loaded."""
+
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class EpisodeDone:
+    job: int
+    result: EpisodeResult
+
+
+@dataclass(frozen=True)
+class EpisodeLost:
+    """The Episode's process could not be kept: neither the Policy nor the Environment is to blame."""
+
+    job: int
+    message: str
+
+
+@dataclass(frozen=True)
+class CheckDone:
+    job: int
+    report: CheckReport
+
+
+@dataclass(frozen=True)
+class PicturesDone:
+    job: int
+    artifacts: list[Artifact]
+
+
+Message = (
+    WorkerConfig
+    | EpisodeJob
+    | CheckJob
+    | PictureJob
+    | WorkerReady
+    | WorkerBroken
+    | EpisodeDone
+    | EpisodeLost
+    | CheckDone
+    | PicturesDone
+)
+_TYPES: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} cannot be sent")
+
+
+def _restore(kind: Any, value: Any) -> Any:
+    return Path(value) if issubclass(kind, Path) else value
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+
+
+class Link:
+    """One end."""
+
+    def __init__(self, sock: socket) -> None:
+        self.sock = sock
+        self._held = bytearray()
+        self.closed = False
+        """The other end is gone."""
+
+    def send(self, message: Message) -> None:
+        """Raises OSError when the other end is gone."""
+        body = _encoder.encode((type(message).__name__, message))
+        self.sock.sendall(_HEAD.pack(len(body)) + body)
+
+    def receive(self, wait: bool = False) -> Iterator[Message]:
+        """The messages that have arrived; with `wait`, blocks for the first bytes."""
+        while True:
+            try:
+                data = self.sock.recv(1 << 18, 0 if wait else MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self.closed = True
+                break
+            self._held += data
+            if wait or len(data) < 1 << 18:
+                break
+        yield from self._whole()
+
+    def _whole(self) -> Iterator[Message]:
+        while len(self._held) >= _HEAD.size:
+            (size,) = _HEAD.unpack_from(self._held)
+            if len(self._held) < _HEAD.size + size:
+                return
+            body = bytes(self._held[_HEAD.size : _HEAD.size + size])
+            del self._held[: _HEAD.size + size]
+            name, raw = _envelope.decode(body)
+            yield msgspec.msgpack.decode(raw, type=_TYPES[name], dec_hook=_restore)

@@ -1,0 +1,69 @@
+"""Lays the level `landlock` on itself and tries what must not be possible; prints what was, as a JSON list.
+
+Run as `python -m evopolicy.execution.probe PATH...`: the paths are files that must become unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from evopolicy.execution import landlock, sandbox
+
+
+def main(paths: list[str]) -> list[str]:
+    """Sentences about what the sandbox let through, or about what refused to be laid."""
+    with tempfile.TemporaryDirectory(prefix="evopolicy-probe-") as folder:
+        scratch = Path(folder) / "scratches" / "one"
+        other = Path(folder) / "scratches" / "other"
+        scratch.mkdir(parents=True)
+        other.mkdir()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            failed = _confined(folder, scratch, other, paths)
+            os.write(writing, json.dumps(failed).encode()[:60_000])
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as answer:
+            text = answer.read()
+        os.waitpid(child, 0)
+    return list(json.loads(text)) if text else ["the confined process ended without an answer"]
+
+
+def _confined(folder: str, scratch: Path, other: Path, paths: list[str]) -> list[str]:
+    config = sandbox.SandboxConfig("landlock", landlock.abi(), (), (), 4 << 30, 1 << 20, 60.0)
+    try:
+        laid = sandbox.lay_template(config, f"{folder}/program", str(scratch.parent))
+        sandbox.lay_child(config, laid, str(scratch))
+        (scratch / "file").write_text("x")
+    except OSError as error:
+        return [f"it cannot be laid: {error}"]
+    attempts: dict[str, Callable[[], object]] = {f"reading {path}": Path(path).read_bytes for path in paths}
+    attempts |= {
+        "opening a socket": socket.socket,
+        "starting a process": os.fork,
+        "signalling its parent": lambda: os.kill(os.getppid(), 0),
+        "writing outside its scratch folder": (other / "file").touch,
+        "reading its parent folder": lambda: list(Path(folder).iterdir()),
+    }
+    return [f"{what} was possible" for what, attempt in attempts.items() if _possible(attempt)]
+
+
+def _possible(attempt: Callable[[], object]) -> bool:
+    try:
+        if attempt() == 0:  # A fork that worked, seen from the new process.
+            os._exit(0)
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1:])))

@@ -1,0 +1,106 @@
+"""What a process asks of the kernel for itself: die with its parent, give up privileges, limits, one thread."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from evopolicy.execution.syscalls import NUMBERS
+
+_PDEATHSIG, _NO_NEW_PRIVILEGES, _SUBREAPER = 1, 38, 36
+_CAPABILITY_VERSION = 0x20080522
+_NO_RANDOM_ADDRESSES = 0x0040000
+
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+    ),
+    "1",
+)
+"""Numerical libraries read these when they are loaded: workers and Policies share the cores by processes."""
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option} refused")
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the thread that started this process ends; end now where `parent` is gone already (0: unknown)."""
+    _prctl(_PDEATHSIG, signal.SIGKILL)
+    if parent and os.getppid() != parent:
+        os._exit(0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _prctl(_SUBREAPER, 1)
+
+
+_FORK = ctypes.PyDLL(None).fork
+
+
+def plain_fork() -> int:
+    """`fork` of the C library alone, for a process of one thread: 0 in the new process.
+
+    What Python does after a fork puts right what other threads left behind. Here there are none, and it touches so
+    many pages (each one copied then) that it would double what a fork costs.
+    """
+    pid = int(_FORK())
+    if pid < 0:
+        raise OSError("the kernel refused a new process")
+    return pid
+
+
+def give_up_privileges() -> None:
+    """No new privileges by any exec; every capability dropped, so that root is a user like others."""
+    _prctl(_NO_NEW_PRIVILEGES, 1)
+    if os.geteuid() == 0 and platform.machine() in NUMBERS:
+        libc = ctypes.CDLL(None, use_errno=True)
+        header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
+        if libc.syscall(NUMBERS[platform.machine()]["capset"], header, bytes(24)) != 0:
+            raise OSError(ctypes.get_errno(), "capset refused to drop the capabilities")
+
+
+def fix_addresses() -> int:
+    """Have programs this process executes from now on loaded at the same addresses; returns the personality before.
+
+    Objects without a hash of their own are ordered by address in sets: the same Program then walks them the same way.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = int(libc.personality(0xFFFFFFFF))
+    if before >= 0:
+        libc.personality(before | _NO_RANDOM_ADDRESSES)
+    return before
+
+
+def restore_addresses(before: int) -> None:
+    """Take back `fix_addresses`."""
+    if before >= 0:
+        ctypes.CDLL(None).personality(before)
+
+
+def virtual_bytes() -> int:
+    """Address space of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def limit(kind: int, soft: int, hard: int | None = None) -> None:
+    """Lower one resource limit; never above the hard limit that already holds."""
+    _, ceiling = resource.getrlimit(kind)
+    hard = soft if hard is None else hard
+    if ceiling != resource.RLIM_INFINITY:
+        soft, hard = min(soft, ceiling), min(hard, ceiling)
+    resource.setrlimit(kind, (soft, hard))

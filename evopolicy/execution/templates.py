@@ -1,0 +1,222 @@
+"""The worker's end of its fork servers: one nursery, and one template per Program out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from evopolicy.execution import process
+from evopolicy.execution.folders import remove
+from evopolicy.execution.nursery import (
+    BROKEN,
+    FORK,
+    LEFT,
+    RELEASE,
+    STATUS,
+    Ended,
+    NurseryConfig,
+    TemplateRequest,
+)
+from evopolicy.kernel.errors import ExecutionError
+
+_START = (
+    "import sys; sys.path[:] = sys.argv[4:]; from evopolicy.execution.nursery import main;"
+    " main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
+)
+_SCANNED_BYTES, _PRELOADED = 1 << 20, 32
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w \t,]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class NurseryPlan:
+    """How an engine's nurseries are started. Settled once by the Host."""
+
+    command: tuple[str, ...]
+    """argv up to the interpreter's own options: the interpreter, or `bwrap` and all it needs before it."""
+    path: tuple[str, ...]
+    """`sys.path` while it loads: the Policies' own and the engine's."""
+    held: str
+    """The engine's temporary folder, as the Host sees it."""
+    seen: str
+    """The same folder as the nursery sees it."""
+    nested: bool
+    """Whether it runs in a process namespace of its own."""
+
+
+class Nursery:
+    """A running nursery. `close` ends it and its templates."""
+
+    def __init__(self, plan: NurseryPlan, config: NurseryConfig, packages: Sequence[str]) -> None:
+        self._plan = plan
+        self._packages = frozenset(packages)
+        self._templates = 0
+        name = f"nursery-{os.getpid()}"
+        (Path(plan.held) / name).write_bytes(msgspec.msgpack.encode(config))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent = 0 if plan.nested else os.getpid()
+        arguments = [str(theirs.fileno()), str(parent), f"{plan.seen}/{name}", *plan.path]
+        before = process.fix_addresses()
+        try:
+            self._process = subprocess.Popen(
+                [*plan.command, "-s", "-S", "-B", "-P", "-c", _START, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ExecutionError(f"the sandbox's interpreter cannot be started: {error}") from error
+        finally:
+            process.restore_addresses(before)
+            theirs.close()
+        self._control = ours
+
+    def template(self, program: Path) -> Template:
+        """A template for `program`. Raises ExecutionError where the nursery is gone."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._templates += 1
+        scratches = f"scratch-{os.getpid()}-{self._templates}"
+        request = TemplateRequest(
+            str(program), f"{self._plan.seen}/{scratches}", tuple(named_modules(program, self._packages))
+        )
+        with theirs:
+            try:
+                socket.send_fds(self._control, [msgspec.msgpack.encode(request)], [theirs.fileno()])
+            except OSError as error:
+                raise ExecutionError(f"the sandbox's interpreter ended: {error}") from error
+        return Template(ours, Path(self._plan.held) / scratches)
+
+    def close(self) -> None:
+        self._control.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    # Strings hash alike in every Episode of every Policy: an interpreter's hash seed is fixed when it starts, long
+    # before an Episode's own seed is known.
+    return {
+        "PYTHONHASHSEED": "0",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "PATH": "/usr/bin:/bin",
+        **process.ONE_THREAD,
+    }
+
+
+class Template:
+    """A running template: forks an Episode's process when asked."""
+
+    def __init__(self, control: socket.socket, scratches: Path) -> None:
+        control.setblocking(False)
+        self.control = control
+        self._scratches = scratches
+        self.lost = ""
+        """Why it ended, once it did."""
+
+    def fork(self) -> tuple[socket.socket, int]:
+        """Ask for a process; returns this end of its wire and of its output. Raises ExecutionError."""
+        ours, theirs = socket.socketpair()
+        output, its_output = os.pipe2(os.O_CLOEXEC)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        try:
+            socket.send_fds(self.control, [FORK], [theirs.fileno(), its_output])
+        except OSError as error:
+            ours.close()
+            os.close(output)
+            raise ExecutionError(f"the Program's template ended: {self.lost or error}") from error
+        finally:
+            theirs.close()
+            os.close(its_output)
+        return ours, output
+
+    def release(self, pid: int) -> None:
+        """The process `pid` (as the template numbers it) was killed and is of no more interest."""
+        self._send(RELEASE, pid)
+
+    def ask(self, pid: int) -> None:
+        """Ask how `pid` ended; `messages` brings the answer."""
+        self._send(STATUS, pid)
+
+    def _send(self, kind: bytes, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            self.control.send(kind + pid.to_bytes(4, "little"))
+
+    def messages(self) -> Iterator[Ended]:
+        """What arrived. Raises EOFError, `lost` set, when the template is gone."""
+        while True:
+            try:
+                message = self.control.recv(1 << 16)
+            except BlockingIOError:
+                return
+            except OSError:
+                message = b""
+            if not message:
+                self.lost = self.lost or "its process ended"
+                raise EOFError
+            if message[:1] == STATUS:
+                yield msgspec.msgpack.decode(message[1:], type=Ended)
+            elif message[:1] == LEFT:
+                remove(self._scratches / message[1:].decode())
+            elif message[:1] == BROKEN:
+                self.lost = message[1:].decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End it; its Episodes' processes end with it."""
+        self.control.close()
+
+    def clear(self) -> None:
+        """Remove what its Episodes left, once it is gone."""
+        remove(self._scratches)
+
+
+def kill(pid: int) -> None:
+    """Kill an Episode's process that was not released yet."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def named_modules(program: Path, packages: frozenset[str]) -> Iterator[str]:
+    """Modules of `packages` that the Program's text imports, as far as its text is plain; nothing of it is run."""
+    read = 0
+    found: dict[str, None] = {}
+    for path in sorted(program.rglob("*.py")):
+        read += path.stat().st_size
+        if read > _SCANNED_BYTES or len(found) > _PRELOADED:
+            break
+        for module in _imports(path.read_text("utf-8", "replace")):
+            if module.partition(".")[0] in packages:
+                found[module] = None
+    yield from list(found)[:_PRELOADED]
+
+
+def _imports(text: str) -> Iterator[str]:
+    for match in _IMPORT.finditer(text):
+        source, members, modules = match.groups()
+        if source:
+            yield source
+            yield from (f"{source}.{name}" for name in re.findall(r"\w+", members)[:_PRELOADED])
+        else:
+            yield from (name.split()[0] for part in modules.split(",") if (name := part.strip()))
+
+
+def plain_command() -> tuple[str, ...]:
+    """argv of the interpreter itself, no virtual environment."""
+    return (str(Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()),)

@@ -1,0 +1,267 @@
+"""An Environment worker: one process, one thread, stepping several Episodes at once as their Policies answer.
+
+Started as `python -m evopolicy.execution.worker FD`; the first message on the socket says everything else. When the
+socket closes or the Host is gone, it ends, and everything it started with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import select
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evopolicy.execution import codec, process, sampled
+from evopolicy.execution.control import (
+    CheckDone,
+    CheckJob,
+    EpisodeDone,
+    EpisodeJob,
+    EpisodeLost,
+    Link,
+    PictureJob,
+    PicturesDone,
+    WorkerBroken,
+    WorkerConfig,
+    WorkerReady,
+)
+from evopolicy.execution.lane import Lane, Play, shared_watch
+from evopolicy.execution.nursery import NurseryConfig
+from evopolicy.execution.templates import Nursery, Template
+from evopolicy.kernel.benchmark import Benchmark
+from evopolicy.kernel.errors import ExecutionError
+from evopolicy.kernel.evaluation import EpisodeResult
+from evopolicy.kernel.spaces import Space, to_value
+
+_TICK = 0.05
+
+
+class Worker:
+    """The event loop. Everything that can be waited for is a descriptor with a handler."""
+
+    def __init__(self, link: Link, config: WorkerConfig, benchmark: Benchmark, watch: Any) -> None:
+        self._link = link
+        self._config = config
+        self._benchmark = benchmark
+        spec = benchmark.spec
+        largest = largest_action(spec.action_space)
+        read = codec.action_reader(spec.action_space, clip=spec.clips)
+        encode = codec.observation_encoder(spec.observation_space)
+        self._play = Play(config.limits, spec.max_steps, largest, encode, read, watch)
+        self._nursery: Nursery | None = None
+        self._program: Path | None = None
+        self._template: Template | None = None
+        self._poll = select.epoll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._lanes: set[Lane] = set()
+        self._checks: dict[int, sampled.SampledEnvironment] = {}
+
+    def run(self) -> None:
+        """Serve until the Host closes its end."""
+        self._watch(self._link.sock.fileno(), self._on_control)
+        self._on_control(select.EPOLLIN)  # Jobs may have come along with the first message.
+        due = 0.0
+        while not self._link.closed:
+            for fd, event in self._poll.poll(_TICK if self._lanes else None):
+                handler = self._handlers.get(fd)
+                if handler is not None:
+                    handler(event)
+            now = time.monotonic()
+            if now >= due:
+                due = now + _TICK
+                for lane in list(self._lanes):
+                    self._check(lane, now)
+        self.close()
+
+    def _check(self, lane: Lane, now: float) -> None:
+        # An answer that is there already is no answer that is late, however long this worker was busy.
+        if not select.select([lane.wire.sock], [], [], 0)[0]:
+            lane.check(now)
+
+    def close(self) -> None:
+        """End the template and the nursery, and with them every Policy."""
+        if self._template is not None:
+            self._template.close()
+        if self._nursery is not None:
+            self._nursery.close()
+        if self._template is not None:
+            self._template.clear()
+
+    # --- the Host ------------------------------------------------------------------------------------------------
+
+    def _on_control(self, _event: int) -> None:
+        for message in self._link.receive():
+            if isinstance(message, EpisodeJob):
+                self._play_episode(message)
+            elif isinstance(message, CheckJob):
+                self._check_program(message)
+            elif isinstance(message, PictureJob):
+                self._render(message)
+
+    def _say(self, message: Any) -> None:
+        with contextlib.suppress(OSError):
+            self._link.send(message)
+
+    def _play_episode(self, job: EpisodeJob) -> None:
+        self._open(job.job, job.program, job.episode, lambda: self._benchmark.make(job.episode), job.trace)
+
+    def _check_program(self, job: CheckJob) -> None:
+        environment = sampled.SampledEnvironment(self._benchmark.spec.observation_space, job.seed)
+        self._checks[job.job] = environment
+        self._open(job.job, job.program, sampled.episode(job.seed), lambda: environment, None)
+
+    def _open(self, job: int, program: Path, episode: Any, make: Callable[[], Any], trace: Path | None) -> None:
+        try:
+            lane = Lane(self, self._play, self._template_for(program), job, episode)
+            lane.start(make, trace)
+        except ExecutionError as error:
+            self._say(EpisodeLost(job, str(error)))
+            return
+        self._lanes.add(lane)
+        self._watch(lane.wire.sock.fileno(), lambda event: self._on_wire(lane, event))
+        self._watch(lane.output.fd, lambda _event: self._on_output(lane))
+
+    def _render(self, job: PictureJob) -> None:
+        try:
+            artifacts = list(self._benchmark.render(job.episode, job.trace, job.folder))
+        except BaseException:
+            traceback.print_exc()
+            artifacts = []
+        self._say(PicturesDone(job.job, artifacts))
+
+    # --- templates -----------------------------------------------------------------------------------------------
+
+    def _template_for(self, program: Path) -> Template:
+        if self._template is not None and program == self._program:
+            return self._template
+        if self._nursery is None:
+            self._nursery = start_nursery(self._config, self._benchmark)
+        if self._template is not None:
+            self._drop_template(self._template)
+        template = self._nursery.template(program)
+        self._template, self._program = template, program
+        self._watch(template.control.fileno(), lambda _event: self._on_template(template))
+        return template
+
+    def _on_template(self, template: Template) -> None:
+        lanes = {lane.local_pid: lane for lane in self._lanes if lane.template is template}
+        try:
+            for ended in template.messages():
+                lane = lanes.get(ended.pid)
+                if lane is not None:
+                    lane.on_ended(ended)
+        except EOFError:
+            for lane in [lane for lane in self._lanes if lane.template is template]:
+                lane.on_template_lost()
+            self._drop_template(template)
+
+    def _drop_template(self, template: Template) -> None:
+        self._forget(template.control.fileno())
+        template.close()
+        template.clear()
+        if template is self._template:
+            self._template = None
+
+    # --- Lanes ---------------------------------------------------------------------------------------------------
+
+    def _watch(self, fd: int, handler: Callable[[int], None]) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, select.EPOLLIN)
+
+    def _forget(self, fd: int) -> None:
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _on_wire(self, lane: Lane, event: int) -> None:
+        if event & select.EPOLLOUT:
+            lane.on_writable()
+        if event & ~select.EPOLLOUT:
+            lane.on_wire()
+
+    def _on_output(self, lane: Lane) -> None:
+        if not lane.on_output():
+            self._forget(lane.output.fd)
+
+    def writable(self, lane: Lane, wanted: bool) -> None:
+        self._poll.modify(lane.wire.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+    def forget(self, lane: Lane, *, wire_only: bool = False) -> None:
+        self._forget(lane.wire.sock.fileno())
+        if not wire_only:
+            self._forget(lane.output.fd)
+
+    def done(self, lane: Lane, result: EpisodeResult | None, lost: str) -> None:
+        self._lanes.discard(lane)
+        lane.wire.sock.close()
+        environment = self._checks.pop(lane.job, None)
+        if result is None:
+            self._say(EpisodeLost(lane.job, lost))
+        elif environment is not None:
+            report = sampled.report(result, environment, lane.slowest, self._config.limits)
+            self._say(CheckDone(lane.job, report))
+        else:
+            self._say(EpisodeDone(lane.job, result))
+
+
+def largest_action(space: Space) -> int:
+    """Bytes an encoded Action may have: room for any honest spelling of a member of `space`, and no more than that."""
+    return (1 << 16) + 64 * _numbers_in(space)
+
+
+def _numbers_in(space: Space) -> int:
+    inner = getattr(space, "spaces", None)
+    if inner is not None:
+        return sum(_numbers_in(part) for part in (inner.values() if hasattr(inner, "values") else inner))
+    size = getattr(space, "max_length", 1)
+    for length in getattr(space, "shape", ()):
+        size *= length
+    return int(size)
+
+
+def start_nursery(config: WorkerConfig, benchmark: Benchmark) -> Nursery:
+    """The nursery of this worker, told all that is public of the Benchmark. Raises ExecutionError."""
+    spec = benchmark.spec
+    told = NurseryConfig(
+        config.sandbox,
+        config.policy_path,
+        to_value(spec.observation_space),
+        to_value(spec.action_space),
+        dict(spec.parameters),
+        spec.max_steps,
+        largest_action(spec.action_space),
+    )
+    return Nursery(config.plan, told, config.packages)
+
+
+def main(fd: int) -> None:
+    """Be a worker on the socket `fd`."""
+    link = Link(socket.socket(fileno=fd))
+    config = next(iter(link.receive(wait=True)), None)
+    while config is None and not link.closed:
+        config = next(iter(link.receive(wait=True)), None)
+    if not isinstance(config, WorkerConfig):
+        return
+    process.die_with_parent(config.parent)
+    faulthandler.enable()
+    sys.path[:] = config.path
+    watch = shared_watch(mmap.mmap(int(os.environ.pop("EVOPOLICY_WATCH")), mmap.PAGESIZE))
+    try:
+        benchmark = config.reference.load()
+        worker = Worker(link, config, benchmark, watch)
+    except BaseException as error:
+        link.send(WorkerBroken(f"{type(error).__name__}: {error}", traceback.format_exc()[-8000:]))
+        return
+    link.send(WorkerReady())
+    worker.run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

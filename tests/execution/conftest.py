@@ -1,0 +1,83 @@
+"""Engines shared by the engine's tests: starting one costs more than an Episode."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evopolicy.execution import isolation
+from evopolicy.execution.engine import LocalExecutor
+from evopolicy.kernel.ports import Isolation, Limits
+from tests.execution import toys
+
+LIMITS = Limits(
+    act_seconds=0.5,
+    episode_seconds=5.0,
+    memory_bytes=512 << 20,
+    output_bytes=4096,
+    scratch_bytes=4 << 20,
+    step_seconds=20.0,
+    stall_factor=20.0,
+)
+
+LEVELS: tuple[Isolation, ...] = tuple(found.level for found in isolation.probe_all() if found.works)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes a Program: `policy.py` from its first argument, other files by keyword-free dict."""
+    made = [0]
+
+    def write(source: str, files: dict[str, str] | None = None) -> Path:
+        made[0] += 1
+        folder = tmp_path / f"program-{made[0]}"
+        folder.mkdir()
+        for name, text in {"policy.py": source, **(files or {})}.items():
+            (folder / name).write_text(textwrap.dedent(text))
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def make_engine() -> Iterator[Callable[..., LocalExecutor]]:
+    """A function that makes an engine (or hands out the same again) and closes all of them at the end."""
+    engines: dict[str, LocalExecutor] = {}
+
+    def make(
+        *, isolation: Any = "auto", workers: int = 1, limits: Limits = LIMITS, lanes: int = 4, **toy: Any
+    ) -> LocalExecutor:
+        key = repr((isolation, workers, limits, lanes, sorted(toy.items())))
+        if key not in engines:
+            while len(engines) >= 4:
+                engines.pop(next(iter(engines))).close()
+            engines[key] = LocalExecutor(
+                toys.reference(**toy),
+                limits,
+                workers=workers,
+                isolation=isolation,
+                allow_unisolated=True,
+                lanes=lanes,
+                picture_seconds=5.0,
+            )
+        return engines[key]
+
+    yield make
+    for engine in engines.values():
+        engine.close()
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> Isolation:
+    """Every isolation level that works here, one test each."""
+    found: Isolation = request.param
+    return found
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., LocalExecutor], level: Isolation) -> LocalExecutor:
+    return make_engine(isolation=level, workers=2)
