@@ -19,7 +19,10 @@ _LISTED = 20
 def print_sweep(board: Board, output: Path, at: str) -> None:
     """The rank table of the sweep, its failures and the next commands. `at` is the override that names the output."""
     print()
-    print_table(sweep_folder(output, board.name))
+    try:
+        print_table(sweep_folder(output, board.name))
+    except RecordError as error:
+        print(f"No rank table: {error}")
     failed = [cell for cell in board.cells if cell.status == "failed"]
     if failed:
         print(f"\n{plural(len(failed), 'cell')} of {len(board.cells)} failed:")
@@ -32,22 +35,17 @@ def print_sweep(board: Board, output: Path, at: str) -> None:
     print(f"This table: evopolicy table sweep={board.name}{at}")
 
 
-def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
-    """The rank table of every Run in `sources`. Where Runs may not be compared it says why, and ranks nothing."""
+def print_table(*sources: Path, allow: Sequence[str] = ()) -> None:
+    """The rank table of every Run in `sources`. Raises RecordError where they cannot be read or compared."""
     from evopolicy.analysis import find_runs, rank_table, render_rich, render_text
 
-    try:
-        table = rank_table(find_runs(*sources), allow=allow)
-    except RecordError as error:
-        print(f"No rank table: {error}")
-        return False
+    table = rank_table(find_runs(*sources), allow=allow)
     if sys.stdout.isatty():
         from rich.console import Console
 
         Console().print(render_rich(table))
     else:
         print(render_text(table, max(shutil.get_terminal_size((120, 24)).columns, 80)), end="")
-    return True
 
 
 def print_run(run: Run, at: str) -> None:
