@@ -1,0 +1,246 @@
+"""What is logged of a sweep and of each of its entries: how they compare over the cells so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from evopolicy.kernel.record import Run
+from evopolicy.kernel.sweep import Cell, Sweep
+from evopolicy.kernel.values import digest
+from evopolicy.tracking.masking import mask
+from evopolicy.tracking.metrics import Point
+from evopolicy.tracking.project import Projection, clean_tags
+from evopolicy.tracking.store import slug
+from evopolicy.tracking.tables import Table, uploads
+
+SETTLED = frozenset({"finished", "reused", "failed"})
+COLOURS = (
+    "#4269d0",
+    "#ff725c",
+    "#3ca951",
+    "#efb118",
+    "#a463f2",
+    "#6cc5b0",
+    "#ff8ab7",
+    "#9c6b4e",
+    "#97bbf5",
+    "#9498a0",
+)
+"""One for each entry, the same in every chart."""
+
+
+class EntryRank(Protocol):
+    """What a rank table says of one entry of a sweep. `evopolicy.analysis.EntryRank` is one."""
+
+    @property
+    def rank_score(self) -> float | None:
+        """0 (last everywhere) to 1 (first everywhere); None until a Benchmark is complete for all entries."""
+
+    @property
+    def wins(self) -> int: ...
+
+    @property
+    def top2(self) -> int: ...
+
+    @property
+    def benchmarks(self) -> int:
+        """Benchmarks the rank score is a mean over."""
+
+    @property
+    def cells_done(self) -> int:
+        """Cells with a valid held-out result."""
+
+    @property
+    def cells_total(self) -> int: ...
+
+    @property
+    def failures(self) -> int:
+        """Cells without a valid result."""
+
+    @property
+    def policy_failures(self) -> int:
+        """Episodes in which the Policy failed."""
+
+    @property
+    def wall_seconds(self) -> float: ...
+
+    @property
+    def usage(self) -> Mapping[str, float]: ...
+
+    @property
+    def heldout(self) -> Mapping[str, float]:
+        """Mean over the seeds that are done, by Benchmark slug."""
+
+
+Rank = Callable[[Sequence[Run], Sequence[Cell]], Mapping[str, EntryRank]]
+"""Ranks by entry over the Runs there are and the sweep's cells, best first. `evopolicy.analysis.entry_ranks` is one."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A sweep at one moment."""
+
+    sweep: Sweep
+    ranks: Mapping[str, EntryRank]
+    """By entry, best first."""
+    agents: Mapping[str, Mapping[str, str]]
+    """Tags 'agent', 'integration' and 'model' of each entry that has begun."""
+    time: float
+    """When what it says last changed; Unix seconds."""
+
+    @property
+    def settled(self) -> bool:
+        return all(cell.status in SETTLED for cell in self.sweep.cells)
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(cell.benchmark for cell in self.sweep.cells))
+
+    @property
+    def scope(self) -> str:
+        """Over which Benchmarks the ranks are, in words."""
+        ranked = max((rank.benchmarks for rank in self.ranks.values()), default=0)
+        if ranked == len(self.benchmarks):
+            return f"all {ranked} Benchmarks" if ranked != 1 else "the one Benchmark"
+        return f"{ranked} of {len(self.benchmarks)} Benchmarks (those complete for all entries)"
+
+
+def compare(sweep: Sweep, runs: Sequence[Run], time: float, rank: Rank) -> Comparison:
+    """The sweep as its `runs` stand at `time` (Unix seconds). What `rank` raises passes."""
+    return Comparison(
+        sweep=sweep,
+        ranks=rank(runs, sweep.cells),
+        agents={run.record.entry: _agent(run) for run in runs},
+        time=time,
+    )
+
+
+def _agent(run: Run) -> dict[str, str]:
+    agent = run.record.agent
+    return {"agent": agent.label, "integration": agent.name, "model": agent.model}
+
+
+def sweep_tag(name: str) -> str:
+    """The tag every run of a sweep has, a reused cell several of them."""
+    return f"sweep.{slug(name)}"
+
+
+def colours(sweep: Sweep) -> dict[str, str]:
+    """A colour for each entry, the same on its agent run and on its cells."""
+    entries = sorted({cell.entry for cell in sweep.cells})
+    return {entry: COLOURS[i % len(COLOURS)] for i, entry in enumerate(entries)}
+
+
+def project_agent(comparison: Comparison, entry: str, rank: EntryRank) -> Projection:
+    """What is logged of one entry under its sweep."""
+    sweep = comparison.sweep
+    tags = {
+        "kind": "agent",
+        "identity": agent_identity(sweep.name, entry),
+        "entry": entry,
+        "agent": entry,
+        **comparison.agents.get(entry, {}),
+        "sweep": sweep.name,
+        sweep_tag(sweep.name): "true",
+        "suite": sweep.suite,
+        "cells": f"{rank.cells_done} of {rank.cells_total}",
+        "ranked_over": comparison.scope,
+        "mlflow.runColor": colours(sweep).get(entry, ""),
+        "mlflow.note.content": _agent_note(comparison, rank),
+    }
+    values: dict[str, float | None] = {
+        "rank_score": rank.rank_score,
+        "wins": rank.wins if rank.rank_score is not None else None,
+        "top2": rank.top2 if rank.rank_score is not None else None,
+        "failures": rank.failures,
+        "policy_failures": rank.policy_failures,
+        "cells/done": rank.cells_done,
+        "cells/total": rank.cells_total,
+        "time/total_seconds": rank.wall_seconds,
+        **{f"heldout/{benchmark}": score for benchmark, score in rank.heldout.items()},
+        **{f"usage/{key}": value for key, value in rank.usage.items()},
+    }
+    return Projection(
+        name=entry,
+        identity=tags["identity"],
+        status=_status(comparison, rank.failures),
+        started=sweep.created,
+        ended=comparison.time if comparison.settled else None,
+        tags=clean_tags(mask(tags)),
+        points=_points(comparison, values),
+    )
+
+
+def project_sweep(comparison: Comparison) -> Projection:
+    """What is logged of the sweep itself: how far it is and its rank table."""
+    sweep, ranks = comparison.sweep, comparison.ranks.values()
+    done, failed = sum(rank.cells_done for rank in ranks), sum(rank.failures for rank in ranks)
+    table = rank_table(comparison)
+    tags = {
+        "kind": "sweep",
+        "identity": sweep_identity(sweep.name),
+        "sweep": sweep.name,
+        sweep_tag(sweep.name): "true",
+        "suite": sweep.suite,
+        "cells": f"{done} of {len(sweep.cells)}",
+        "ranked_over": comparison.scope,
+        "mlflow.note.content": table.markdown(),
+    }
+    return Projection(
+        name=sweep.name,
+        identity=tags["identity"],
+        status=_status(comparison, failed),
+        started=sweep.created,
+        ended=comparison.time if comparison.settled else None,
+        tags=clean_tags(mask(tags)),
+        points=_points(comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}),
+        uploads=uploads(table),
+    )
+
+
+def agent_identity(sweep: str, entry: str) -> str:
+    return digest("evopolicy/tracking/agent/1", [sweep, entry])[:32]
+
+
+def sweep_identity(sweep: str) -> str:
+    return digest("evopolicy/tracking/sweep/1", [sweep])[:32]
+
+
+def _status(comparison: Comparison, failed: int) -> str:
+    if not comparison.settled:
+        return "RUNNING"
+    return "FAILED" if failed else "FINISHED"
+
+
+def _points(comparison: Comparison, values: Mapping[str, float | None]) -> tuple[Point, ...]:
+    """At step 0, where MLflow draws bars; the later one of two is the one it shows."""
+    time = comparison.time
+    return tuple(Point(key, float(value), 0, time) for key, value in sorted(values.items()) if value is not None)
+
+
+def _agent_note(comparison: Comparison, rank: EntryRank) -> str:
+    score = "" if rank.rank_score is None else f"Rank score **{rank.rank_score:.3f}** over {comparison.scope}. "
+    return f"{score}{rank.cells_done} of {rank.cells_total} cells done."
+
+
+def rank_table(comparison: Comparison) -> Table:
+    """Rank scores and held-out means of all entries, in the order of the ranks."""
+    header = ("entry", "rank score", "wins", "top 2", "failures", "cells", *comparison.benchmarks)
+    rows = []
+    for entry, rank in comparison.ranks.items():
+        ranked = rank.rank_score is not None
+        rows.append(
+            (
+                entry,
+                f"{rank.rank_score:.3f}" if ranked else None,
+                rank.wins if ranked else None,
+                rank.top2 if ranked else None,
+                rank.failures,
+                f"{rank.cells_done}/{rank.cells_total}",
+                *(rank.heldout.get(benchmark) for benchmark in comparison.benchmarks),
+            )
+        )
+    caption = f"{comparison.sweep.name}: held-out means over seeds; ranks over {comparison.scope}"
+    return Table("rank", caption, header, tuple(rows))

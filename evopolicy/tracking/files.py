@@ -1,0 +1,87 @@
+"""Which files of a Run's folder are logged, and under which names.
+
+An agent's file that a browser would run (HTML, SVG, XML) gets `.txt` behind its name, so that it is shown as the text
+it is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from evopolicy.kernel.feedback import FEEDBACK
+from evopolicy.kernel.record import feedback_folder
+
+_ACTIVE = frozenset(
+    {".html", ".htm", ".xhtml", ".shtml", ".svg", ".xml", ".xsl", ".mht", ".mhtml", ".js", ".mjs", ".pdf"}
+)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One file of a run's artifacts: a file on disk, or content that is made."""
+
+    target: str
+    """POSIX path inside the artifacts."""
+    source: Path | None = None
+    content: bytes = b""
+    version: int = 0
+    """Higher for a file that grew since it was logged."""
+
+
+def program_uploads(folder: Path, program: str, target: str) -> Iterator[Upload]:
+    """The files of the Program with digest `program`, under `target`; none where it is gone."""
+    root = folder / "programs" / program
+    for path in _regular_files(root):
+        name = path.relative_to(root).as_posix()
+        yield Upload(_join(target, _shown(name)), source=path)
+
+
+def feedback_uploads(folder: Path, submission: int, target: str, bulk: bool) -> Iterator[Upload]:
+    """The Feedback of a Submission, under `target`: its content and permanent artifacts, with `bulk` all there are."""
+    root = feedback_folder(folder, submission)
+    left_out = frozenset() if bulk else _bulk(root / FEEDBACK)
+    for path in _regular_files(root):
+        name = path.relative_to(root).as_posix()
+        if name not in left_out:
+            yield Upload(_join(target, _shown(name)), source=path)
+
+
+def stage(uploads: Iterable[Upload], folder: Path) -> None:
+    """Lay `uploads` under `folder` by their target names; a file that has vanished meanwhile is left out."""
+    for upload in uploads:
+        path = folder / upload.target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if upload.source is None:
+            path.write_bytes(upload.content)
+            continue
+        try:
+            shutil.copyfile(upload.source, path)
+        except FileNotFoundError:
+            path.unlink(missing_ok=True)
+
+
+def _regular_files(root: Path) -> list[Path]:
+    """Files below `root` in order, no links among them; `root` itself may be a link (a Run's Programs are)."""
+    if not root.is_dir():
+        return []
+    return sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _bulk(feedback: Path) -> frozenset[str]:
+    try:
+        content = json.loads(feedback.read_bytes())
+        return frozenset(a["file"] for a in content.get("artifacts", ()) if a.get("retention") == "bulk")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return frozenset()
+
+
+def _shown(name: str) -> str:
+    return f"{name}.txt" if PurePosixPath(name).suffix.lower() in _ACTIVE else name
+
+
+def _join(target: str, name: str) -> str:
+    return f"{target}/{name}" if target else name

@@ -1,0 +1,195 @@
+"""What is logged of one Run: a pure function of its record and journal. Nothing here knows MLflow.
+
+A metric's step is the Episode units the Run had consumed, its time that of the journal line it comes from: the same
+journal always gives the same points, so logging one twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evopolicy.kernel.journal import JOURNAL, Event
+from evopolicy.kernel.record import RECORD, RunRecord
+from evopolicy.kernel.state import ResultState, RunState, SubmissionState, fold
+from evopolicy.kernel.values import digest
+from evopolicy.tracking.files import Upload, feedback_uploads, program_uploads
+from evopolicy.tracking.masking import mask
+from evopolicy.tracking.metrics import Point, run_points
+
+PARAM_LENGTH = 6_000
+"""MLflow cuts a longer param silently."""
+TAG_LENGTH = 8_000
+KEY_LENGTH = 250
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_\-. :]")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A submitted Program, as one LoggedModel."""
+
+    name: str
+    program: str
+    """Digest."""
+    step: int
+    files: tuple[Upload, ...]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Projection:
+    """All that one MLflow run shall hold."""
+
+    name: str
+    identity: str
+    """Finds the run again: the tag `identity`."""
+    status: str
+    """'RUNNING', 'FINISHED' or 'FAILED'."""
+    started: float
+    """Unix seconds."""
+    ended: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    points: tuple[Point, ...] = ()
+    models: tuple[Model, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+
+
+def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bulk: bool = False) -> Projection:
+    """What is logged of the Run in `folder`, as far as `events` tell. `bulk`: traces and replays too.
+
+    Raises RecordError for events that do not fold.
+    """
+    state = fold(events)
+    result = state.results.get(record.result_key, ResultState())
+    ended = last_time(events, "ended", record.result_key) if result.ended else None
+    return Projection(
+        name=f"{record.entry} · {record.benchmark.slug} · s{record.seed}",
+        identity=identity(record),
+        status=("FINISHED" if result.valid else "FAILED") if result.ended else "RUNNING",
+        started=record.created,
+        ended=ended,
+        tags=_tags(record, state, result),
+        params=flatten(mask(dict(shown_config(record)))),
+        points=tuple(run_points(record, state, events)),
+        models=tuple(_models(folder, record, state)),
+        uploads=tuple(_uploads(folder, record, state, events, bulk)),
+    )
+
+
+def identity(record: RunRecord) -> str:
+    """The same for one Run wherever its folder is, another for a second Run of the same cell."""
+    return digest("evopolicy/tracking/run/1", [record.key, record.created])[:32]
+
+
+def shown_config(record: RunRecord) -> Mapping[str, Any]:
+    """The resolved config, or what the record has in its place for a Run made without one."""
+    if record.config:
+        return record.config
+    parts = ("agent", "benchmark", "seed", "budget", "pool", "selection", "feedback")
+    shown: dict[str, Any] = msgspec.to_builtins({part: getattr(record, part) for part in parts})
+    return shown
+
+
+def last_time(events: Sequence[Event], name: str, result: str) -> float | None:
+    """When the last event `name` under the result key `result` was written."""
+    return max((float(e["time"]) for e in events if e["event"] == name and e.get("result") == result), default=None)
+
+
+# --- Tags and params ---------------------------------------------------------------------------------------------
+
+
+def _tags(record: RunRecord, state: RunState, result: ResultState) -> dict[str, str]:
+    config = json.dumps(mask(dict(shown_config(record))), sort_keys=True)
+    tags = {
+        "kind": "cell",
+        "identity": identity(record),
+        "agent": record.agent.label,
+        "integration": record.agent.name,
+        "model": record.agent.model,
+        "benchmark": record.benchmark.slug,
+        "suite": record.suite,
+        "seed": str(record.seed),
+        "entry": record.entry,
+        "isolation": record.isolation,
+        "agent_isolation": record.agent_isolation,
+        "key": record.key,
+        "result_key": record.result_key,
+        "config_digest": hashlib.sha256(config.encode()).hexdigest(),
+        "program": result.selected or "",
+        "selected_submission": str(result.selected_submission or ""),
+        "terminal_reason": state.agent_ended,
+        "valid": "" if result.valid is None else str(result.valid).lower(),
+        "reasons": ", ".join(dict.fromkeys((*state.handoff_reasons, *result.reasons))),
+    }
+    return clean_tags(mask(tags))
+
+
+def clean_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags within MLflow's limits; empty ones are left out."""
+    return {clean_key(key): value[:TAG_LENGTH] for key, value in tags.items() if value}
+
+
+def clean_key(key: str) -> str:
+    """`key` as MLflow takes a name: no brackets, slashes or control characters, at most 250 characters."""
+    return _ILLEGAL.sub("_", key).strip(". ")[:KEY_LENGTH] or "_"
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, str]:
+    """`config` as MLflow params: dotted keys, lists as JSON, over-long values cut with a word that says so."""
+    params: dict[str, str] = {}
+    for key, value in _leaves(config, ""):
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+        if len(text) > PARAM_LENGTH:
+            text = text[: PARAM_LENGTH - 40] + " ... (cut; whole in config.json)"
+        params.setdefault(clean_key(key), text)
+    return params
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+# --- Programs and files ------------------------------------------------------------------------------------------
+
+
+def _models(folder: Path, record: RunRecord, state: RunState) -> Iterator[Model]:
+    """One for each Program that was submitted, named after its first Submission."""
+    submissions: dict[str, list[SubmissionState]] = {}
+    for submission in state.submissions:
+        submissions.setdefault(submission.program, []).append(submission)
+    for program, used in submissions.items():
+        name = f"{record.entry}-{record.benchmark.slug}-s{record.seed}-{used[0].id:04d}"
+        yield Model(
+            name=re.sub(r"[^A-Za-z0-9_=-]+", "-", name),
+            program=program,
+            step=used[0].units_used,
+            files=tuple(program_uploads(folder, program, "")),
+            tags={"program": program, "submission": str(used[0].id), "identity": identity(record)},
+        )
+
+
+def _uploads(folder: Path, record: RunRecord, state: RunState, events: Sequence[Event], bulk: bool) -> Iterator[Upload]:
+    yield Upload(RECORD, content=_json(mask(msgspec.to_builtins(record))))
+    yield Upload("config.json", content=_json(mask(dict(shown_config(record)))))
+    for submission in state.submissions:
+        yield from program_uploads(folder, submission.program, f"programs/{submission.id:04d}")
+    for submission in state.published:
+        yield from feedback_uploads(folder, submission.id, f"feedback/{submission.id:04d}", bulk)
+    if any(result.ended for result in state.results.values()):
+        yield Upload(JOURNAL, source=folder / JOURNAL, version=len(events))
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()

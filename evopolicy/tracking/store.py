@@ -1,0 +1,200 @@
+"""Where tracking goes: the store behind a tracking URI, made and migrated once, whoever comes first."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from evopolicy.kernel.errors import ConfigError, TrackingError
+from evopolicy.tracking.masking import mask_uri
+
+ARTIFACTS = ("permanent", "full")
+EXPERIMENT = "evopolicy"
+LOCK = ".mlflow.lock"
+_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_SCHEMES = (*_DATABASES, "http", "https", "databricks")
+_INHERITED = (
+    "MLFLOW_RUN_ID",
+    "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_EXPERIMENT_NAME",
+    "MLFLOW_ACTIVE_MODEL_ID",
+    "_MLFLOW_ACTIVE_MODEL_ID",
+)
+QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """What a config says of tracking."""
+
+    uri: str = ""
+    """An MLflow tracking URI; '' for `sqlite:///<output>/mlflow.db`."""
+    experiment: str = EXPERIMENT
+    """MLflow experiment that holds the runs."""
+    artifacts: str = "permanent"
+    """'permanent', or 'full': bulk traces and replays too."""
+
+    def __post_init__(self) -> None:
+        if self.artifacts not in ARTIFACTS:
+            raise ConfigError(f"tracking.artifacts: one of {', '.join(ARTIFACTS)} is needed, found '{self.artifacts}'")
+        if not self.experiment.strip():
+            raise ConfigError("tracking.experiment: a name is needed, found ''")
+        scheme = urlsplit(self.uri).scheme.partition("+")[0]
+        if self.uri and self.uri != "databricks" and scheme not in _SCHEMES:
+            raise ConfigError(
+                f"tracking.uri: '{mask_uri(self.uri)}' is neither a database nor a server "
+                f"({', '.join(_SCHEMES)}); MLflow writes to no plain folder any more, leave it empty for SQLite"
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, str]) -> Tracking:
+        """As `Sweep.tracking` holds it; what is missing has its default."""
+        return cls(
+            values.get("uri", "") or "", values.get("experiment") or EXPERIMENT, values.get("artifacts") or "permanent"
+        )
+
+
+@dataclass(frozen=True)
+class Store:
+    """A connection that is ready to log to."""
+
+    uri: str
+    client: Any
+    """`mlflow.MlflowClient`."""
+    experiment_id: str
+    artifacts: str
+    """As `Tracking.artifacts`."""
+    lock: Path
+    """Held while a run is looked up and created, so that two trackers never make two of it."""
+
+
+def resolve_uri(tracking: Tracking, output: Path) -> str:
+    """The URI to connect to: the configured one, or SQLite under `output`."""
+    return tracking.uri or f"sqlite:///{output.resolve() / 'mlflow.db'}"
+
+
+def is_database(uri: str) -> bool:
+    """Whether `uri` is opened directly, so that its tables are ours to create."""
+    return urlsplit(uri).scheme.partition("+")[0] in _DATABASES
+
+
+def connect(tracking: Tracking, output: Path) -> Store:
+    """Open the store, create and migrate its database and experiment where they are missing.
+
+    Any number of processes may do so at once. Raises TrackingError where it cannot be reached or written.
+    """
+    uri = resolve_uri(tracking, output)
+    forget_inherited()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with hold(output / LOCK):
+            client = _client(uri, own=not tracking.uri)
+            experiment_id = _experiment(client, tracking.experiment, _artifact_root(uri, tracking, output))
+    except OSError as error:
+        raise TrackingError(f"tracking: {output} cannot be written ({error.strerror}); choose another output") from None
+    return Store(uri, client, experiment_id, tracking.artifacts, output / LOCK)
+
+
+def forget_inherited() -> None:
+    """Drop what would put our runs inside somebody else's, and silence MLflow's telemetry, before it is imported."""
+    for name in _INHERITED:
+        os.environ.pop(name, None)
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold the file lock at `path`; waits for whoever has it."""
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def guarded(uri: str, what: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """The result of `call`; anything MLflow raises becomes a TrackingError of one sentence."""
+    try:
+        return call(*args, **kwargs)
+    except TrackingError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0][:300].replace(uri, mask_uri(uri))
+        raise TrackingError(f"tracking: {what} at {mask_uri(uri)} failed ({reason})") from error
+
+
+def _client(uri: str, own: bool) -> Any:
+    """An open client. A database of our `own` that an older MLflow made, or that was left half made, is migrated."""
+    try:
+        return guarded(uri, "opening the store", _open_client, uri)
+    except TrackingError as error:
+        if not own or "out-of-date database schema" not in str(error):
+            raise
+    command = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        path = Path(urlsplit(uri).path[1:])
+        raise TrackingError(
+            f"tracking: {path} cannot be migrated; delete it and run 'evopolicy track source={path.parent}', "
+            "which makes it anew from the records"
+        )
+    return guarded(uri, "opening the store", _open_client, uri)
+
+
+def _open_client(uri: str) -> Any:
+    from mlflow import MlflowClient
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+def _experiment(client: Any, name: str, artifact_root: str | None) -> str:
+    """Its id; created where it is missing, also when somebody else creates it meanwhile."""
+    uri = client.tracking_uri
+    found = guarded(uri, "looking up the experiment", client.get_experiment_by_name, name)
+    if found is None:
+        try:
+            tags = {"mlflow.experimentKind": "custom_model_development"}
+            return str(guarded(uri, "creating the experiment", client.create_experiment, name, artifact_root, tags))
+        except TrackingError:
+            found = guarded(uri, "looking up the experiment", client.get_experiment_by_name, name)
+            if found is None:
+                raise
+    if found.lifecycle_stage != "active":
+        raise TrackingError(
+            f"tracking.experiment: '{name}' was deleted in {mask_uri(uri)}; restore it there or choose another name"
+        )
+    return str(found.experiment_id)
+
+
+def _artifact_root(uri: str, tracking: Tracking, output: Path) -> str | None:
+    """A folder beside the records for a database we open ourselves; a server decides for itself."""
+    if not is_database(uri):
+        return None
+    return (output.resolve() / "mlartifacts" / slug(tracking.experiment)).as_uri()
+
+
+def slug(text: str) -> str:
+    """`text` as a file or tag name: letters, digits, `.`, `_` and `-`."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.") or "unnamed"

@@ -1,0 +1,316 @@
+"""One pass over Runs: which of their MLflow runs are behind the records, and bringing those up to date."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evopolicy.kernel.errors import RecordError, TrackingError
+from evopolicy.kernel.journal import JOURNAL, Event, read_journal, write_durably
+from evopolicy.kernel.record import Run, RunRecord, read_record
+from evopolicy.kernel.state import fold
+from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
+from evopolicy.tracking.compare import Comparison, Rank, colours, compare, project_agent, project_sweep, sweep_tag
+from evopolicy.tracking.log import RunLog, open_run
+from evopolicy.tracking.masking import mask, mask_uri
+from evopolicy.tracking.project import TAG_LENGTH, Projection, last_time, project_cell
+from evopolicy.tracking.store import Store, Tracking, connect, resolve_uri
+from evopolicy.tracking.views import save_views
+
+STATE = "mlflow.json"
+LINES = "journal_lines"
+"""Tag of a cell: how many lines of its journal its MLflow run holds whole."""
+ARTIFACTS = "tracked_artifacts"
+"""Tag of a cell: which artifacts were logged up to there, as `Tracking.artifacts`."""
+_IN_A_ROW = 2
+"""Errors after which a pass is given up: the store is down, the rest would only wait for it."""
+
+
+@dataclass
+class Followed:
+    """A Run as it was last read, and how much of it is logged."""
+
+    folder: Path
+    record: RunRecord | None = None
+    events: list[Event] = field(default_factory=list)
+    run: Run | None = None
+    lines: int = 0
+    """Journal lines that are whole in the store."""
+    run_id: str = ""
+    log: RunLog | None = None
+    shown: tuple[object, ...] = ()
+    """What was last brought to the store beside the journal: tags and failure."""
+    error: str = ""
+    _size: int = -1
+
+    def refresh(self) -> None:
+        """Read the journal if it grew. Raises RecordError for a record that cannot be read."""
+        try:
+            size = (self.folder / JOURNAL).stat().st_size
+        except FileNotFoundError:
+            return
+        if size == self._size:
+            return
+        self.record = self.record or read_record(self.folder)
+        self.events = list(read_journal(self.folder))
+        self.run = Run(self.folder, self.record, fold(self.events))
+        self._size = size
+
+    @property
+    def ended(self) -> float | None:
+        """When the Run ended under its own result key; Unix seconds."""
+        if self.record is None or self.run is None or not self.run.finished:
+            return None
+        return last_time(self.events, "ended", self.record.result_key)
+
+
+class CellTracker:
+    """Brings the MLflow runs of single Runs up to date; connects when it first has to."""
+
+    def __init__(self, output: Path, tracking: Tracking, *, rebuild: bool = False) -> None:
+        self.output = output
+        self.tracking = tracking
+        self._rebuild = rebuild
+        self._store: Store | None = None
+        self._whole: set[Path] = set()
+
+    @property
+    def logged(self) -> int:
+        """Runs that ended and are whole in the store."""
+        return len(self._whole)
+
+    def store(self) -> Store:
+        """The store, opened once. Raises TrackingError."""
+        if self._store is None:
+            self._store = connect(self.tracking, self.output)
+        return self._store
+
+    def step(self, folder: Path) -> tuple[str, ...]:
+        """Log the one Run in `folder`, outside any sweep. Returns what is missing and why."""
+        followed = Followed(folder)
+        try:
+            followed.refresh()
+            self.push(followed)
+        except (TrackingError, RecordError) as error:
+            return (f"{folder}: {error}",)
+        return ()
+
+    def push(
+        self, followed: Followed, *, parent: str = "", tags: Mapping[str, str] | None = None, failed: str | None = None
+    ) -> None:
+        """Bring one cell up to its journal. `failed`: why its sweep calls it failed. Raises TrackingError."""
+        if followed.record is None:
+            return
+        shown = (tuple(sorted((tags or {}).items())), failed)
+        if followed.lines == len(followed.events) and followed.shown == shown:
+            return
+        projection = project_cell(followed.folder, followed.record, followed.events, bulk=self._bulk)
+        if failed is not None and projection.status == "RUNNING":
+            projection = _broken_off(projection, followed, failed)
+        try:
+            self._bring(followed, projection, parent, tags or {})
+        except TrackingError:
+            followed.log = None
+            raise
+        followed.lines, followed.shown, followed.error = len(followed.events), shown, ""
+        if followed.ended is not None:
+            self._whole.add(followed.folder)
+            followed.log = None
+
+    @property
+    def _bulk(self) -> bool:
+        return self.tracking.artifacts == "full"
+
+    def _bring(self, followed: Followed, projection: Projection, parent: str, tags: Mapping[str, str]) -> None:
+        log = followed.log or self._open(followed, projection, parent)
+        followed.log, followed.run_id = log, log.run_id
+        if followed.lines < len(followed.events) or projection.status != log.status:
+            log.push(projection)
+            if "error" not in projection.tags:
+                log.drop_tag("error")
+            log.set_tag(ARTIFACTS, self.tracking.artifacts)
+            log.set_tag(LINES, str(len(followed.events)))
+        for key, value in tags.items():
+            if not (key == "sweep" and "sweep" in log.tags):
+                log.set_tag(key, value)
+
+    def _open(self, followed: Followed, projection: Projection, parent: str) -> RunLog:
+        """Its run, and what the last tracker says of how far it is."""
+        log = open_run(self.store(), projection, parent=parent, known=followed.run_id)
+        lines = log.tags.get(LINES, "")
+        same = log.tags.get(ARTIFACTS) == self.tracking.artifacts
+        followed.lines = int(lines) if lines.isdigit() and same and not self._rebuild else 0
+        if 0 < followed.lines < len(followed.events) and followed.record is not None:
+            before = project_cell(followed.folder, followed.record, followed.events[: followed.lines], bulk=self._bulk)
+            log.consider_uploaded(before.uploads)
+        return log
+
+
+def _broken_off(projection: Projection, followed: Followed, why: str) -> Projection:
+    """A Run that its sweep has given up: it will not go on by itself."""
+    ended = float(followed.events[-1]["time"]) if followed.events else projection.started
+    tags = {**projection.tags, "error": mask(why)[:TAG_LENGTH] or "failed"}
+    return replace(projection, status="FAILED", ended=ended, tags=tags)
+
+
+class SweepTracker:
+    """Brings a sweep's cells, its agents and itself up to date, pass by pass."""
+
+    def __init__(self, output: Path, folder: Path, tracking: Tracking, rank: Rank, *, rebuild: bool = False) -> None:
+        self._output = output
+        self._folder = folder
+        self._rank = rank
+        self._cells = CellTracker(output, tracking, rebuild=rebuild)
+        self._followed: dict[str, Followed] = {}
+        self._logs: dict[str, RunLog] = {}
+        """Of the sweep ('') and of its agents, by entry."""
+        self._state = _State.read(folder, tracking, output)
+        self._compared: tuple[object, ...] = ()
+        self._views_saved = False
+        self.worth_retrying = False
+        """Whether what the last pass missed may work later: the store's fault, not the record's."""
+
+    @property
+    def logged(self) -> int:
+        return self._cells.logged
+
+    def step(self, sweep: Sweep) -> tuple[str, ...]:
+        """One pass. Returns what is missing in the store, and why, one line each; never raises for that."""
+        self.worth_retrying = False
+        missing = self._refresh(sweep)
+        try:
+            parent = self._open_sweep(sweep)
+            missing.extend(self._push_cells(sweep, parent))
+            self._drop_former(sweep)
+            missing.extend(self._push_comparison(sweep, parent))
+        except TrackingError as error:
+            self._logs.clear()
+            self.worth_retrying = True
+            missing.append(str(error))
+        self._state.write(self._folder)
+        return tuple(dict.fromkeys(missing))
+
+    def _refresh(self, sweep: Sweep) -> list[str]:
+        missing = []
+        for cell in sweep.cells:
+            followed = self._followed.get(cell.run)
+            if followed is None:
+                followed = self._followed[cell.run] = Followed(self._output / cell.run)
+                followed.run_id = self._state.cells.get(cell.run, "")
+            try:
+                followed.refresh()
+            except RecordError as error:
+                missing.append(f"{cell.run}: {error}")
+        return missing
+
+    def _open_sweep(self, sweep: Sweep) -> str:
+        """The sweep's MLflow run, made before any cell so that cells lie under it."""
+        if "" not in self._logs:
+            bare = project_sweep(Comparison(sweep, {}, {}, sweep.created))
+            self._logs[""] = open_run(self._cells.store(), bare, known=self._state.sweep)
+            self._state.sweep = self._logs[""].run_id
+            if "sweep" not in self._logs[""].tags:
+                self._logs[""].push(replace(bare, points=(), uploads=(), ended=None, status="RUNNING"))
+        if not self._views_saved:
+            save_views(self._cells.store(), sweep)
+            self._views_saved = True
+        return self._state.sweep
+
+    def _push_cells(self, sweep: Sweep, parent: str) -> list[str]:
+        """Cells that failed before go last, so that one the store refuses holds up no other."""
+        colour = colours(sweep)
+        in_a_row = 0
+        for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[c.run].error)):
+            followed = self._followed[cell.run]
+            tags = {"sweep": sweep.name, sweep_tag(sweep.name): "true", "mlflow.runColor": colour[cell.entry]}
+            failed = cell.error if cell.status == "failed" else None
+            if in_a_row >= _IN_A_ROW:
+                followed.error = followed.error or "the store did not answer"
+                continue
+            try:
+                self._cells.push(followed, parent=parent, tags=tags, failed=failed)
+                in_a_row = 0
+            except TrackingError as error:
+                followed.error, in_a_row = str(error), in_a_row + 1
+            if followed.run_id:
+                self._state.cells[cell.run] = followed.run_id
+        behind = [f"{cell.run}: {self._followed[cell.run].error}" for cell in sweep.cells if self._behind(cell)]
+        self.worth_retrying = bool(behind)
+        return behind
+
+    def _behind(self, cell: Cell) -> bool:
+        followed = self._followed[cell.run]
+        return bool(followed.error) and followed.record is not None
+
+    def _drop_former(self, sweep: Sweep) -> None:
+        """A sweep that was defined anew under its name: what is no cell of it any more leaves its views."""
+        for run in self._state.cells.keys() - {cell.run for cell in sweep.cells}:
+            self._untag(self._state.cells.pop(run), sweep)
+        for entry in self._state.agents.keys() - {cell.entry for cell in sweep.cells}:
+            self._logs.pop(entry, None)
+            self._untag(self._state.agents.pop(entry), sweep)
+
+    def _untag(self, run_id: str, sweep: Sweep) -> None:
+        nowhere = Projection("", "", "RUNNING", 0.0, tags={"kind": ""})
+        open_run(self._cells.store(), nowhere, known=run_id).drop_tag(sweep_tag(sweep.name))
+
+    def _push_comparison(self, sweep: Sweep, parent: str) -> list[str]:
+        """The agents and the sweep itself, where a cell ended or its status changed since the last pass."""
+        runs = [f.run for f in self._followed.values() if f.run is not None]
+        ended = [time for f in self._followed.values() if (time := f.ended) is not None]
+        statuses = tuple((cell.run, cell.status) for cell in sweep.cells)
+        now = (statuses, tuple(sorted(ended)), len(runs))
+        if now == self._compared:
+            return []
+        written = max([*ended, (self._folder / SWEEP).stat().st_mtime])
+        try:
+            comparison = compare(sweep, runs, written, self._rank)
+        except Exception as error:
+            return [f"rank scores of {sweep.name}: {error}"]
+        for entry, rank in comparison.ranks.items():
+            projection = project_agent(comparison, entry, rank)
+            if entry not in self._logs:
+                known = self._state.agents.get(entry, "")
+                self._logs[entry] = open_run(self._cells.store(), projection, parent=parent, known=known)
+                self._state.agents[entry] = self._logs[entry].run_id
+            self._logs[entry].push(projection)
+        self._logs[""].push(project_sweep(comparison))
+        self._compared = now
+        return []
+
+
+@dataclass
+class _State:
+    """`sweeps/<name>/mlflow.json`: where the sweep is in which store. It may be deleted: runs are found again."""
+
+    place: str
+    """Digest of the store and experiment; another one begins anew."""
+    uri: str
+    sweep: str = ""
+    agents: dict[str, str] = field(default_factory=dict)
+    cells: dict[str, str] = field(default_factory=dict)
+    _written: str = ""
+
+    @classmethod
+    def read(cls, folder: Path, tracking: Tracking, output: Path) -> _State:
+        uri = resolve_uri(tracking, output)
+        place = hashlib.sha256(f"{uri}\n{tracking.experiment}".encode()).hexdigest()[:32]
+        fresh = cls(place, mask_uri(tracking.uri) or "sqlite under the output folder")
+        try:
+            value: dict[str, Any] = json.loads((folder / STATE).read_bytes())
+            if value["place"] != place:
+                return fresh
+            return cls(place, fresh.uri, str(value["sweep"]), dict(value["agents"]), dict(value["cells"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return fresh
+
+    def write(self, folder: Path) -> None:
+        value = {"schema": 1, "place": self.place, "uri": self.uri, "sweep": self.sweep}
+        text = json.dumps({**value, "agents": self.agents, "cells": self.cells}, indent=2) + "\n"
+        if text != self._written:
+            write_durably(folder / STATE, text.encode())
+            self._written = text

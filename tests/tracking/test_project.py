@@ -1,0 +1,151 @@
+"""What is logged of a Run, without MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evopolicy.kernel.journal import read_journal
+from evopolicy.kernel.ports import AgentIdentity
+from evopolicy.kernel.record import Run
+from evopolicy.tracking.project import PARAM_LENGTH, Projection, clean_key, flatten, project_cell
+
+
+def project(run: Run, *, lines: int | None = None, bulk: bool = False) -> Projection:
+    return project_cell(run.folder, run.record, list(read_journal(run.folder))[:lines], bulk=bulk)
+
+
+def values(projection: Projection, key: str) -> list[tuple[int, float]]:
+    return [(point.step, point.value) for point in projection.points if point.key == key]
+
+
+def test_tags_say_what_the_cell_is_and_how_it_ended(make_run: Callable[..., Run], make_record: Any) -> None:
+    record = make_record(suite="core", axes={"budget.episodes": "64"})
+    run = make_run(record)
+    tags = project(run).tags
+    assert tags["kind"] == "cell"
+    assert (tags["agent"], tags["integration"], tags["benchmark"], tags["seed"]) == ("cma_es", "cma_es", "cartpole", "0")
+    assert (tags["suite"], tags["entry"]) == ("core", "cma_es budget.episodes=64")
+    assert (tags["isolation"], tags["agent_isolation"]) == ("landlock", "landlock")
+    assert (tags["terminal_reason"], tags["valid"]) == ("finished", "true")
+    assert tags["program"] == run.result.selected
+    assert (tags["key"], tags["result_key"]) == (record.key, record.result_key)
+    assert "model" not in tags
+
+
+def test_the_name_is_readable(make_run: Callable[..., Run]) -> None:
+    assert project(make_run()).name == "cma_es · cartpole · s0"
+
+
+def test_submission_metrics_step_by_units_consumed(make_run: Callable[..., Run]) -> None:
+    projection = project(make_run(scores=(200.0, 100.0)))
+    assert values(projection, "submission/score") == [(8, 200.0), (16, 100.0)]
+    assert values(projection, "submission/best") == [(8, 200.0), (16, 200.0)]
+    assert values(projection, "submission/failures") == [(8, 2.0), (16, 0.0)]
+    assert values(projection, "validation/score") == [(8, 190.0), (16, 90.0)]
+
+
+def test_what_is_measured_once_is_at_step_0(make_run: Callable[..., Run]) -> None:
+    projection = project(make_run(heldout=(190.0, 210.0)))
+    assert values(projection, "heldout/score") == values(projection, "heldout/cartpole") == [(0, 200.0)]
+    assert values(projection, "heldout/standard_error") == [(0, 10.0)]
+    assert values(projection, "validation/selected") == [(0, 190.0)]
+    assert values(projection, "time/total_seconds") == [(0, 21.0)]
+    assert values(projection, "usage/output_tokens") == [(0, 1200.0)]
+    assert values(projection, "session/episodes") == [(0, 16.0)]
+
+
+def test_scores_are_bound_to_the_program_they_measure(make_run: Callable[..., Run]) -> None:
+    run = make_run()
+    projection = project(run)
+    first, second = (s.program for s in run.state.submissions)
+    bound = {(p.key, p.step): p.program for p in projection.points if p.program}
+    assert bound["submission/score", 8] == first
+    assert bound["validation/score", 16] == bound["heldout/score", 0] == second
+    assert [m.program for m in projection.models] == [first, second]
+
+
+def test_a_half_done_run_is_running_and_a_longer_journal_only_adds(make_run: Callable[..., Run]) -> None:
+    run = make_run()
+    whole = project(run)
+    lines = len(list(read_journal(run.folder)))
+    for cut in range(lines):
+        part = project(run, lines=cut)
+        assert part.status == "RUNNING"
+        assert set(part.points) <= set(whole.points)
+        assert {u.target for u in part.uploads} <= {u.target for u in whole.uploads}
+    assert whole.status == "FINISHED"
+
+
+def test_an_invalid_run_is_failed_and_says_why(make_run: Callable[..., Run]) -> None:
+    projection = project(make_run(valid=False, reason="provider"))
+    assert projection.status == "FAILED"
+    assert (projection.tags["valid"], projection.tags["reasons"]) == ("false", "provider")
+
+
+def test_results_under_another_rule_are_left_out(make_run: Callable[..., Run]) -> None:
+    run = make_run()
+    other = project_cell(run.folder, replace(run.record, result_key="f" * 64), list(read_journal(run.folder)))
+    assert other.status == "RUNNING"
+    assert not any(p.key.startswith(("validation", "heldout")) for p in other.points)
+
+
+def test_two_runs_of_one_cell_are_told_apart(make_record: Any, make_run: Callable[..., Run]) -> None:
+    first = project(make_run(make_record(seed=0)))
+    again = project(make_run(make_record(seed=1, key="another", created=5.0)))
+    assert first.identity != again.identity
+
+
+def test_artifacts_hold_programs_feedback_and_the_record(make_run: Callable[..., Run]) -> None:
+    targets = {upload.target for upload in project(make_run()).uploads}
+    assert {"record.json", "config.json", "journal.jsonl"} <= targets
+    assert {"programs/0001/policy.py", "programs/0002/policy.py"} <= targets
+    assert {"feedback/0001/feedback.json", "feedback/0001/episodes/0000.csv"} <= targets
+
+
+def test_bulk_artifacts_are_logged_only_when_asked(make_run: Callable[..., Run]) -> None:
+    run = make_run()
+    trace = "feedback/0002/trace.npz"
+    assert trace not in {upload.target for upload in project(run).uploads}
+    assert trace in {upload.target for upload in project(run, bulk=True).uploads}
+
+
+def test_a_page_an_agent_wrote_is_logged_as_text(make_run: Callable[..., Run]) -> None:
+    targets = {upload.target for upload in project(make_run()).uploads}
+    assert "programs/0001/notes.html.txt" in targets
+    assert not any(target.endswith(".html") for target in targets)
+
+
+def test_no_secret_is_in_tags_params_or_record(
+    make_run: Callable[..., Run], make_record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-abcdefgh")
+    agent = AgentIdentity("codex", "codex", options={"argv": "run --key sk-abcdefgh", "api_key": "other-secret"})
+    record = make_record(config={"agent": {"argv": "run --key sk-abcdefgh", "api_key": "other-secret"}}, agent=agent)
+    record = replace(record, agent=agent)
+    projection = project(make_run(record))
+    texts = [*projection.tags.values(), *projection.params.values()]
+    texts += [upload.content.decode() for upload in projection.uploads]
+    assert not [text for text in texts if "sk-abcdefgh" in text or "other-secret" in text]
+    assert json.loads(next(u.content for u in projection.uploads if u.target == "config.json"))
+
+
+def test_config_becomes_params_within_the_limits() -> None:
+    params = flatten({"a": {"b": [1, "x"], "c[0]": None, "d": True}, "long": "y" * 9000, "empty": {}})
+    assert params["a.b"] == '[1, "x"]'
+    assert params["a.c_0_"] == "null"
+    assert params["a.d"] == "true"
+    assert params["empty"] == "{}"
+    assert len(params["long"]) <= PARAM_LENGTH
+    assert params["long"].endswith("(cut; whole in config.json)")
+
+
+@pytest.mark.parametrize("key", ["a/../b", "[x]", "..", "", "k" * 400, "tab\tkey"])
+def test_every_key_becomes_a_legal_name(key: str) -> None:
+    assert 0 < len(clean_key(key)) <= 250
+    assert not set(clean_key(key)) & set("[]/\t")
+    assert clean_key(key) not in (".", "..")
