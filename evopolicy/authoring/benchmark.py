@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from evopolicy.authoring.environment import GymnasiumEnvironment
+from evopolicy.authoring.environment import RESERVED, GymnasiumEnvironment
 from evopolicy.authoring.profile import Profile
 from evopolicy.authoring.spaces import column_names, space_from_gymnasium
 from evopolicy.kernel.benchmark import (
@@ -21,7 +21,7 @@ from evopolicy.kernel.benchmark import (
     Field,
     Split,
 )
-from evopolicy.kernel.errors import BenchmarkError, ConfigError
+from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
 from evopolicy.kernel.evaluation import EpisodeResult, Outcome, failure_counts
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.values import Value
@@ -86,6 +86,9 @@ class GymnasiumBenchmark:
         if max_steps is None:
             raise BenchmarkError(f"{self.profile.env_id} has no step limit of its own; give max_steps")
         profile = self.profile
+        observation_fields = _fields(profile, "observation", profile.observation_fields, observation_space)
+        action_fields = _fields(profile, "action", profile.action_fields, action_space)
+        _check_names(profile, [field.name for field in (*observation_fields, *action_fields)])
         return BenchmarkSpec(
             id=profile.id,
             slug=profile.slug,
@@ -97,8 +100,8 @@ class GymnasiumBenchmark:
             action_space=action_space,
             max_steps=int(max_steps),
             failure_score=float(profile.failure_score),
-            observation_fields=_fields(profile, "observation", profile.observation_fields, observation_space),
-            action_fields=_fields(profile, "action", profile.action_fields, action_space),
+            observation_fields=observation_fields,
+            action_fields=action_fields,
             observation_text=profile.observation_text or _unexplained(observation_space, "observation"),
             action_text=profile.action_text or _unexplained(action_space, "action"),
             measures=tuple(Field(m.name, m.unit, meaning=m.meaning) for m in profile.measures),
@@ -244,6 +247,21 @@ def _fields(profile: Profile, kind: str, fields: tuple[Field, ...], space: Any) 
             )
         return fields
     return () if names is None else tuple(Field(name) for name in names)
+
+
+def _check_names(profile: Profile, fields: Sequence[str]) -> None:
+    """Raises BenchmarkError where two columns of a trace share a name, or a measure is of none of them."""
+    columns = [*RESERVED, *fields, *(column.name for column in profile.columns)]
+    for name in columns:
+        if columns.count(name) > 1:
+            raise BenchmarkError(
+                f"{profile.slug}: two columns are called '{name}'; rename one (Column.read says whose)"
+            )
+    for measure in profile.measures:
+        if not callable(measure.how) and measure.of not in columns:
+            raise BenchmarkError(
+                f"{profile.slug}: the measure '{measure.name}' is of '{measure.of}'.{did_you_mean(measure.of, columns)}"
+            )
 
 
 def _unexplained(space: Any, kind: str) -> str:

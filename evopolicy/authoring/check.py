@@ -6,7 +6,7 @@ import math
 import re
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def find_breaches(
     findings += _guarded("programs", lambda: check_program.check_programs(benchmark))
     findings += _guarded("plan", lambda: _check_plans(benchmark))
     findings += _guarded("Actions", lambda: _check_actions(benchmark))
-    episodes = _guarded("Episodes", lambda: _check_episodes(benchmark, deterministic))
+    episodes = _guarded("Episodes", lambda: _check_episodes(benchmark, steps, deterministic))
     if episodes:
         return findings + episodes
     with tempfile.TemporaryDirectory() as folder:
@@ -220,29 +220,30 @@ def _strangers(space: Space, clips: bool) -> list[Any]:
 # --- Episodes ----------------------------------------------------------------------------------------------------
 
 
-def _check_episodes(benchmark: Benchmark, deterministic: bool) -> Iterator[str]:
+def _check_episodes(benchmark: Benchmark, steps: int, deterministic: bool) -> Iterator[str]:
     """The same seed and Actions give the same Episode: again, fresh, and with another one stepping beside it."""
     first, second = _specs(benchmark)[:2]
-    alone, fault = _trajectory(benchmark, first)
+    steps = min(steps, _COMPARED_STEPS)
+    alone, fault = _trajectory(benchmark, first, steps)
     if fault:
         yield fault
         return
-    if _differs(alone, _trajectory(benchmark, first)[0]):
+    if alone != _trajectory(benchmark, first, steps)[0]:
         yield "the same Episode with the same Actions gives another trajectory when it is run again"
-    beside = _interleaved(benchmark, first, second)
-    if _differs(alone, beside):
+    beside = _interleaved(benchmark, first, second, steps)
+    if alone != beside:
         yield "an Episode changes when another one steps beside it in the same process: they share state"
-    other, fault = _trajectory(benchmark, second)
+    other, fault = _trajectory(benchmark, second, steps)
     if fault:
         yield fault
-    elif not deterministic and not _differs(alone, other):
+    elif not deterministic and alone == other:
         yield "Episodes of different seeds are alike: seed the Environment, or pass deterministic=True where it is so"
 
 
-def _trajectory(benchmark: Benchmark, episode: EpisodeSpec) -> tuple[list[bytes], str]:
+def _trajectory(benchmark: Benchmark, episode: EpisodeSpec, length: int) -> tuple[list[bytes], str]:
     """Each step of an Episode of seeded random Actions as bytes, and what is wrong with a step, or ''."""
     steps: list[bytes] = []
-    for observation, rest in _steps(benchmark, episode):
+    for observation, rest in _steps(benchmark, episode, length):
         steps.append(_bytes(observation) + repr(rest).encode())
         if fault := belongs(benchmark.spec.observation_space, observation):
             return steps, f"step {len(steps) - 1}: the observation is no member of its space: {fault}"
@@ -251,13 +252,15 @@ def _trajectory(benchmark: Benchmark, episode: EpisodeSpec) -> tuple[list[bytes]
     return steps, ""
 
 
-def _steps(benchmark: Benchmark, episode: EpisodeSpec) -> Iterator[tuple[Any, tuple[float, bool, bool, Any]]]:
+def _steps(
+    benchmark: Benchmark, episode: EpisodeSpec, length: int
+) -> Generator[tuple[Any, tuple[float, bool, bool, Any]], None, None]:
     rng = np.random.default_rng(7)
     space = benchmark.spec.action_space
     environment = benchmark.make(episode)
     try:
         yield environment.reset(), (0.0, False, False, {})
-        for _ in range(min(_COMPARED_STEPS, benchmark.spec.max_steps)):
+        for _ in range(min(length, benchmark.spec.max_steps)):
             action, _ = cast_action(space, space.sample(rng))
             observation, reward, terminated, truncated, info = environment.step(action)
             yield observation, (reward, terminated, truncated, dict(sorted(info.items())))
@@ -267,15 +270,15 @@ def _steps(benchmark: Benchmark, episode: EpisodeSpec) -> Iterator[tuple[Any, tu
         environment.close()
 
 
-def _interleaved(benchmark: Benchmark, episode: EpisodeSpec, other: EpisodeSpec) -> list[bytes]:
+def _interleaved(benchmark: Benchmark, episode: EpisodeSpec, other: EpisodeSpec, length: int) -> list[bytes]:
     """The trajectory of `episode` while `other` is made before it and stepped in turn with it."""
-    beside = _steps(benchmark, other)
+    beside = _steps(benchmark, other, length)
     next(beside)
     steps = []
-    for observation, rest in _steps(benchmark, episode):
+    for observation, rest in _steps(benchmark, episode, length):
         steps.append(_bytes(observation) + repr(rest).encode())
         next(beside, None)
-    beside.close()  # type: ignore[attr-defined]
+    beside.close()
     return steps
 
 
@@ -285,7 +288,3 @@ def _bytes(value: Any) -> bytes:
     if isinstance(value, tuple | list):
         return b"".join(_bytes(item) for item in value)
     return np.asarray(value).tobytes() if not isinstance(value, str) else value.encode()
-
-
-def _differs(one: list[bytes], two: list[bytes]) -> bool:
-    return one != two

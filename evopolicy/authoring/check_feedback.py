@@ -115,8 +115,15 @@ def _check_artifacts(artifacts: Sequence[Artifact], place: Path, episodes: Seque
             yield f"'{name}' has more than 128 MiB"
             continue
         content = _content(artifact.path)
+        if artifact.media_type == "text/csv" and (doubled := _doubled_columns(content)):
+            yield f"'{name}' has two columns of one name: {', '.join(doubled)}"
         if any(text in content for episode in episodes for text in _spellings(episode)):
             yield f"'{name}' holds a hidden seed"
+
+
+def _doubled_columns(table: bytes) -> list[str]:
+    header = table.partition(b"\n")[0].decode("utf-8", "replace").strip().split(",")
+    return sorted({name for name in header if header.count(name) > 1})
 
 
 def _check_failed(benchmark: Benchmark, results: Sequence[EpisodeResult], folder: Path) -> Iterator[str]:

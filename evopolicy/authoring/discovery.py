@@ -52,9 +52,8 @@ def find_benchmark(name: str, parameters: Mapping[str, Any] | None = None) -> Be
         families = ", ".join(sorted(entry.factory for entry in known[name]))
         raise ConfigError(f"benchmark '{name}' is offered by {families}; uninstall all but one")
     (entry,) = known[name]
-    (point,) = [p for p in entry_points(group=GROUP) if p.name == entry.family and p.value == entry.factory]
     arguments: dict[str, Any] = {**(parameters or {}), **({"task": entry.task} if entry.task else {})}
-    load = point.load()
+    load = EntryPoint(entry.family, entry.factory, GROUP).load()
     _check_arguments(name, load, arguments)
     benchmark: Benchmark = load(**arguments)
     return benchmark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.spaces import Box
 from evopolicy.kernel.values import Value
 
+RESERVED = ("step", "reward", "terminated", "truncated")
+"""Columns every trace has."""
 _INFO_LIMIT = 32
 
 
@@ -26,6 +28,7 @@ class GymnasiumEnvironment:
         self._episode = episode
         self._member = member_of(spec.observation_space)
         self._all_info = profile.all_info
+        self._taken = {*RESERVED, *(field.name for field in (*spec.observation_fields, *spec.action_fields))}
         self._meter = _Meter(profile, spec)
 
     def reset(self) -> Any:
@@ -45,7 +48,7 @@ class GymnasiumEnvironment:
         observation = self._member(raw)
         columns = self._meter.add(observation, action, reward, info)
         if self._all_info:
-            columns = {**_numbers(info), **columns}
+            columns = {**_numbers(info, self._taken), **columns}
         self._meter.terminated, self._meter.truncated = bool(terminated), bool(truncated)
         return Transition(observation, reward, bool(terminated), bool(truncated), columns)
 
@@ -65,45 +68,48 @@ class _Meter:
         wanted = {measure.of for measure in profile.measures if measure.of}
         flat = isinstance(spec.observation_space, Box) and len(spec.observation_space.shape) == 1
         names = [field.name for field in spec.observation_fields] if flat else []
-        self._fields = [(i, Series(), name) for i, name in enumerate(names) if name in wanted]
-        self._columns = [(column.name, column.read, Series()) for column in profile.columns]
-        self._reward = Series()
-        self.series: dict[str, Series] = {"reward": self._reward}
-        self.series.update({name: series for _, series, name in self._fields})
-        self.series.update({name: series for name, _, series in self._columns})
+        self._places = [(i, name) for i, name in enumerate(names) if name in wanted]
+        self.series = {name: Series() for name in ("reward", *names, *(column.name for column in profile.columns))}
+        # What runs at every step is looked up once.
+        self._fields = [(i, self.series[name].add) for i, name in self._places]
+        self._reads = [(c.name, c.read, self.series[c.name].add) for c in profile.columns if callable(c.read)]
+        self._infos = [
+            (c.name, c.read or c.name, self.series[c.name].add) for c in profile.columns if isinstance(c.read, str)
+        ]
+        self._add_reward = self.series["reward"].add
 
     def start(self, observation: Any, info: Mapping[str, Any]) -> None:
         self._first = self._last = observation
-        for i, series, _ in self._fields:
-            series.start(float(observation[i]))
-        for name, read, series in self._columns:
-            if read is None and name in info:
-                series.start(float(info[name]))
+        for i, name in self._places:
+            self.series[name].start(float(observation[i]))
+        for name, key, _ in self._infos:
+            if key in info:
+                self.series[name].start(float(info[key]))
 
     def add(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> dict[str, Any]:
         self._last = observation
-        self._reward.add(reward)
-        for i, series, _ in self._fields:
-            series.add(float(observation[i]))
+        self._add_reward(reward)
+        for i, add in self._fields:
+            add(observation[i])
         columns: dict[str, Any] = {}
-        for name, read, series in self._columns:
-            if read is not None:
-                value = float(read(observation, action))
-            elif name in info:
-                value = float(info[name])
-            else:
-                continue
-            series.add(value)
-            if math.isfinite(value):
-                columns[name] = value
+        for name, key, add in self._infos:
+            if key in info:
+                columns[name] = value = float(info[key])
+                add(value)
+        for name, read, add in self._reads:
+            columns[name] = value = float(read(observation, action))
+            add(value)
+        for name, value in columns.items():
+            if value - value != 0.0:  # not finite: no public number
+                return {name: value for name, value in columns.items() if value - value == 0.0}
         return columns
 
     def measures(self) -> dict[str, Value]:
         episode = Episode(
             first=self._first,
             last=self._last,
-            length=self._reward.count,
-            episode_return=self._reward.total,
+            length=len(self.series["reward"].steps),
+            episode_return=math.fsum(self.series["reward"].steps),
             terminated=self.terminated,
             truncated=self.truncated,
             series=self.series,
@@ -121,14 +127,14 @@ def _finite(value: Value) -> Value:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain finite numbers of a step's `info`, at most _INFO_LIMIT of them."""
+def _numbers(info: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """The plain finite numbers of a step's `info`, at most _INFO_LIMIT of them; a name in `taken` gets a prefix."""
     numbers: dict[str, Any] = {}
     for key, value in info.items():
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, bool | int | float) and math.isfinite(value) and abs(value) < 2**63:
-            numbers[str(key)] = value
+            numbers[f"info_{key}" if key in taken else str(key)] = value
         if len(numbers) == _INFO_LIMIT:
             break
     return numbers

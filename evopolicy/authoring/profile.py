@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evopolicy.kernel.benchmark import Field
 from evopolicy.kernel.values import Value
@@ -20,8 +24,8 @@ class Column:
     name: str
     unit: str = ""
     meaning: str = ""
-    read: Callable[[Any, Any], float] | None = None
-    """`read(observation after the step, action)`; None: the entry `name` of the step's `info`."""
+    read: Callable[[Any, Any], float] | str = ""
+    """`read(observation after the step, action)`, or the entry of the step's `info`; '': the entry called `name`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Profile:
     observation_text: str = ""
     action_text: str = ""
     columns: tuple[Column, ...] = ()
-    """With `all_info`, beside every plain number the step's `info` holds."""
+    """Their names differ from those of the fields: all are columns of one table."""
     measures: tuple[Measure, ...] = ()
     kwargs: Mapping[str, Value] = field(default_factory=dict)
     """For `gymnasium.make`: part of the task's meaning."""
@@ -83,50 +87,57 @@ class Profile:
     imports: tuple[str, ...] = ()
     """Modules that register the id when imported."""
     all_info: bool = False
+    """Makes a column of every plain number in a step's `info` beside `columns`: for tasks nobody described."""
     drawing: Mapping[str, Value] = field(default_factory=dict)
     """For `gymnasium.make`, added when replays are drawn: a size, a camera. No part of the task."""
 
 
 class Series:
-    """Running aggregates of one number over an Episode, in constant memory."""
+    """One number of every step of an Episode, eight bytes a step, and its aggregates at the end."""
 
-    __slots__ = ("abs_sum", "count", "first", "high", "last", "low", "max_abs", "total")
+    __slots__ = ("_start", "add", "steps")
 
     def __init__(self) -> None:
-        self.count = 0
-        self.total = self.abs_sum = self.max_abs = 0.0
-        self.low, self.high = math.inf, -math.inf
-        self.first = self.last = math.nan
+        self.steps = array("d")
+        self.add = self.steps.append
+        """`add(value)` appends one step's value: bound once, since it runs at every step."""
+        self._start: float | None = None
 
     def start(self, value: float) -> None:
         """The reset's value: where a change is counted from; in no sum, mean or extreme."""
-        self.first = self.last = value
+        self._start = value
 
-    def add(self, value: float) -> None:
-        if not self.count and self.first != self.first:
-            self.first = value
-        self.count += 1
-        self.total += value
-        size = abs(value)
-        self.abs_sum += size
-        self.max_abs = max(self.max_abs, size)
-        self.low = min(self.low, value)
-        self.high = max(self.high, value)
-        self.last = value
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The steps' values, shape (length,)."""
+        return np.frombuffer(self.steps, np.float64) if self.steps else np.zeros(0)
 
     def value(self, how: How) -> float | None:
         """The aggregate; None where there was no step, or where it is not finite."""
-        if not self.count:
+        if not self.steps:
             return None
-        number = {
-            "sum": self.total,
-            "mean": self.total / self.count,
-            "min": self.low,
-            "max": self.high,
-            "first": self.first,
-            "last": self.last,
-            "change": self.last - self.first,
-            "mean_abs": self.abs_sum / self.count,
-            "max_abs": self.max_abs,
-        }[how]
+        number = self._aggregate(how)
         return number if math.isfinite(number) else None
+
+    def _aggregate(self, how: How) -> float:
+        steps = self.steps
+        first = steps[0] if self._start is None else self._start
+        match how:
+            case "sum":
+                return math.fsum(steps)
+            case "mean":
+                return math.fsum(steps) / len(steps)
+            case "min":
+                return min(steps)
+            case "max":
+                return max(steps)
+            case "first":
+                return first
+            case "last":
+                return steps[-1]
+            case "change":
+                return steps[-1] - first
+            case "mean_abs":
+                return math.fsum(map(abs, steps)) / len(steps)
+            case "max_abs":
+                return max(map(abs, steps))

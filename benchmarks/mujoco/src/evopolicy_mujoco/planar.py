@@ -10,16 +10,16 @@ from evopolicy_mujoco.parts import (
     FELL,
     FORWARD,
     FORWARD_REWARD,
+    FORWARD_SPEED,
     SIDEWAYS,
+    SIDEWAYS_SPEED,
     SPEED,
     SURVIVE,
     SURVIVE_REWARD,
     TOP_SPEED,
     TRACKED,
     X_POSITION,
-    X_VELOCITY,
     Y_POSITION,
-    Y_VELOCITY,
     Joint,
     angles,
     torques,
@@ -75,7 +75,7 @@ HALF_CHEETAH = Profile(
     observation_text=_HIDDEN_X,
     action_fields=torques(_CHEETAH_JOINTS),
     action_text="An array of six numbers, each the share of its motor's largest torque.",
-    columns=(X_POSITION, X_VELOCITY, FORWARD, CONTROL),
+    columns=(X_POSITION, FORWARD_SPEED, FORWARD, CONTROL),
     measures=(
         DISTANCE,
         SPEED,
@@ -130,7 +130,7 @@ HOPPER = Profile(
     observation_text=f"{_HIDDEN_X} Velocities are cut to -10 to 10.",
     action_fields=torques(_HOPPER_JOINTS),
     action_text="An array of three numbers, each the share of its motor's largest torque.",
-    columns=(X_POSITION, X_VELOCITY, FORWARD, CONTROL, SURVIVE),
+    columns=(X_POSITION, FORWARD_SPEED, FORWARD, CONTROL, SURVIVE),
     measures=(FELL, DISTANCE, SPEED, FORWARD_REWARD, CONTROL_REWARD, SURVIVE_REWARD, _FINAL_PITCH, _FINAL_HEIGHT),
     drawing=TRACKED,
 )
@@ -170,7 +170,7 @@ WALKER2D = Profile(
     observation_text=f"{_HIDDEN_X} Velocities are cut to -10 to 10.",
     action_fields=torques(_WALKER_JOINTS),
     action_text="An array of six numbers, each the share of its motor's largest torque.",
-    columns=(X_POSITION, X_VELOCITY, FORWARD, CONTROL, SURVIVE),
+    columns=(X_POSITION, FORWARD_SPEED, FORWARD, CONTROL, SURVIVE),
     measures=(FELL, DISTANCE, SPEED, FORWARD_REWARD, CONTROL_REWARD, SURVIVE_REWARD, _FINAL_PITCH, _FINAL_HEIGHT),
     drawing=TRACKED,
 )
@@ -194,8 +194,8 @@ SWIMMER = Profile(
     scoring=(
         "Every step gives the reward `forward - control`: `forward` is the mean speed of the front segment along x in "
         "this step in m/s, `control` is 0.0001 times the sum of the squared Actions. The score of an Episode is the "
-        "sum over its 1,000 steps. A Policy that fails in an Episode scores at most -400 in it, about what swimming the "
-        "wrong way at full speed would cost."
+        "sum over its 1,000 steps. A Policy that fails in an Episode scores at most -400 in it, about what swimming "
+        "the wrong way at full speed would cost."
     ),
     ending="Never terminated. **Truncated** after 1,000 steps.",
     failure_score=-400.0,
@@ -210,7 +210,7 @@ SWIMMER = Profile(
     observation_text="Where it is, is no part of the observation.",
     action_fields=torques(_SWIMMER_JOINTS),
     action_text="An array of two numbers, each the share of its motor's largest torque.",
-    columns=(X_POSITION, Y_POSITION, X_VELOCITY, Y_VELOCITY, FORWARD, CONTROL),
+    columns=(X_POSITION, Y_POSITION, FORWARD_SPEED, SIDEWAYS_SPEED, FORWARD, CONTROL),
     measures=(
         DISTANCE,
         SPEED,

@@ -25,12 +25,15 @@ def draw_box(space, rng):
     whole = space.dtype.kind in "iu"
     high = space.high.astype("int64") + 1 if whole else space.high
     below, above = np.isfinite(space.low), np.isfinite(space.high)
-    sample = np.empty(space.shape)
-    sample[~below & ~above] = rng.normal(size=(~below & ~above).sum())
-    sample[below & ~above] = rng.exponential(size=(below & ~above).sum()) + space.low[below & ~above]
-    sample[~below & above] = -rng.exponential(size=(~below & above).sum()) + space.high[~below & above]
     both = below & above
-    sample[both] = rng.uniform(low=space.low[both], high=high[both], size=both.sum())
+    if both.all():
+        sample = rng.uniform(space.low, high)
+    else:
+        sample = np.empty(space.shape)
+        sample[~below & ~above] = rng.normal(size=(~below & ~above).sum())
+        sample[below & ~above] = rng.exponential(size=(below & ~above).sum()) + space.low[below & ~above]
+        sample[~below & above] = -rng.exponential(size=(~below & above).sum()) + space.high[~below & above]
+        sample[both] = rng.uniform(low=space.low[both], high=high[both], size=both.sum())
     return (np.floor(sample) if whole else sample).astype(space.dtype)
 
 

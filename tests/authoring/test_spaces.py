@@ -1,0 +1,102 @@
+"""Gymnasium's spaces, their members and their columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from evopolicy.authoring import BenchmarkError, Box, Text, belongs, column_names, flatten, space_from_gymnasium
+from evopolicy.authoring.spaces import member_of
+from evopolicy.kernel.spaces import to_value
+
+MIXED = spaces.Dict(
+    {
+        "image": spaces.Box(0, 255, (2, 3), np.uint8),
+        "choice": spaces.Discrete(4, start=-1),
+        "flags": spaces.MultiBinary(3),
+        "parts": spaces.Tuple([spaces.MultiDiscrete([2, 5]), spaces.Text(4)]),
+    }
+)
+
+
+def test_every_supported_kind_keeps_what_defines_it() -> None:
+    value = to_value(space_from_gymnasium(MIXED))
+    assert value["spaces"] == {
+        "choice": {"type": "discrete", "n": 4, "start": -1},
+        "flags": {"type": "multi_binary", "shape": [3]},
+        "image": {"type": "box", "low": 0, "high": 255, "shape": [2, 3], "dtype": "uint8"},
+        "parts": {
+            "type": "tuple",
+            "spaces": [
+                {"type": "multi_discrete", "nvec": [2, 5]},
+                {"type": "text", "max_length": 4, "min_length": 1, "charset": spaces.Text(4).characters},
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("space", "kind"),
+    [
+        (spaces.Sequence(spaces.Discrete(2)), "Sequence"),
+        (spaces.Dict({"a": spaces.Graph(spaces.Discrete(2), None)}), "Graph"),
+        (spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)]), "OneOf"),
+        (spaces.MultiDiscrete([2, 2], start=[1, 0]), "MultiDiscrete"),
+    ],
+)
+def test_an_unsupported_kind_is_refused_by_name_and_place(space: Any, kind: str) -> None:
+    with pytest.raises(BenchmarkError, match=rf"Env-v0.*{kind}"):
+        space_from_gymnasium(space, "Env-v0")
+
+
+def test_members_are_plain_and_belong_to_their_space() -> None:
+    space = space_from_gymnasium(MIXED)
+    MIXED.seed(3)
+    member = member_of(space)(MIXED.sample())
+    assert belongs(space, member) == ""
+    assert type(member["choice"]) is int
+    assert type(member["parts"]) is tuple
+
+
+def test_an_array_is_copied_so_that_the_environment_may_reuse_it() -> None:
+    buffer = np.zeros(2, np.float32)
+    member = member_of(space_from_gymnasium(spaces.Box(-1, 1, (2,), np.float32)))(buffer)
+    buffer[:] = 1
+    assert member.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (np.zeros(2), "float64"),
+        (np.zeros(3, np.float32), r"\(3,\)"),
+        (np.array([0, 2], np.float32), "bounds"),
+        ([0.0, 0.0], "list"),
+    ],
+)
+def test_a_stranger_is_described(value: Any, fault: str) -> None:
+    space = space_from_gymnasium(spaces.Box(-1, 1, (2,), np.float32))
+    assert isinstance(space, Box)
+    assert re.search(fault, belongs(space, value))
+
+
+def test_columns_name_every_number_in_the_order_of_flatten() -> None:
+    space = space_from_gymnasium(
+        spaces.Dict({"a": spaces.Box(-1, 1, (2, 2)), "b": spaces.Discrete(3), "c": spaces.Box(-1, 1, (1,))})
+    )
+    value = {"a": np.array([[1, 2], [3, 4]]), "b": 5, "c": np.array([6])}
+    assert column_names(space, "o") == ["o_a_0_0", "o_a_0_1", "o_a_1_0", "o_a_1_1", "o_b", "o_c"]
+    assert flatten(space, value) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 255, (96, 96, 3), np.uint8), spaces.Text(3)])
+def test_images_and_text_are_no_table(space: Any) -> None:
+    assert column_names(space_from_gymnasium(space), "o") is None
+
+
+def test_a_text_space_keeps_its_letters() -> None:
+    assert space_from_gymnasium(spaces.Text(3, charset="ab")) == Text(3, 1, spaces.Text(3, charset="ab").characters)
