@@ -56,7 +56,11 @@ class Board:
     @property
     def seconds_left(self) -> float | None:
         """A guess from the cells that have ended so far; None before the first."""
-        spent = [cell.seconds or 0.0 for cell in self.cells if cell.status in ("finished", "failed") and cell.started]
+        spent = [
+            cell.seconds or 0.0
+            for cell in self.cells
+            if cell.status in ("finished", "failed") and cell.seconds is not None
+        ]
         running = [cell for cell in self.cells if cell.status == "running"]
         if not spent or not running:
             return None

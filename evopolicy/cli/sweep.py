@@ -122,7 +122,8 @@ def _state(cell: PlannedCell) -> CellState:
         state.status = "reused" if run.valid else "failed"
         state.score = measured.mean if measured else None
         if not run.valid:
-            state.error = f"the Run ended before and is left out of tables: {', '.join(run.result.reasons)}"
+            why = ", ".join(run.result.reasons)
+            state.error = f"the Run ended before and is left out of tables ({why}); delete its folder to run it anew"
     return state
 
 

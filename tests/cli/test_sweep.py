@@ -1,0 +1,237 @@
+"""Whole sweeps by the real command, in processes of their own: reuse, failures, interrupts, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from evopolicy.cli.processes import descendants
+from evopolicy.kernel.record import load_run
+from evopolicy.kernel.sweep import read_sweep, sweep_folder
+
+pytestmark = pytest.mark.slow
+
+COMMAND = [sys.executable, "-m", "evopolicy.cli.main"]
+TINY = ["benchmark=cartpole", "protocol=smoke", "budget.submissions=2", "budget.episodes=2", "tracking=off"]
+BROKEN = """
+import gymnasium, numpy
+
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), numpy.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return numpy.zeros(1, numpy.float32), {}
+    def step(self, action):
+        raise RuntimeError("the simulator is broken")
+
+gymnasium.register("Broken-v0", entry_point=Broken, max_episode_steps=5)
+"""
+
+
+class Place:
+    """A folder to run commands in, and a mark by which everything they start is found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.output = folder / "outputs"
+        self.mark = uuid.uuid4().hex
+        self.environment = {**os.environ, "EVOPOLICY_TEST_MARK": self.mark, "PYTHONPATH": str(folder)}
+
+    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert "Traceback" not in done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def marked(self) -> set[int]:
+        """Living processes that have the mark in their environment, or a parent that has."""
+        found: set[int] = set()
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (entry / "environ").read_bytes():
+                    found |= {int(entry.name), *descendants(int(entry.name))}
+            except OSError:
+                continue
+        return {pid for pid in found if _alive(pid)}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    for pid in place.marked():
+        os.kill(pid, signal.SIGKILL)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _gone(pids: Sequence[int] | set[int], seconds: float = 45) -> list[int]:
+    """Those of `pids` that still live after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while (left := [pid for pid in pids if _alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def test_a_sweep_runs_every_cell_and_the_same_command_reuses_them_all(place: Place) -> None:
+    sweep = ["agent=baseline,random", *TINY, "sweep=night"]
+    first = place.run(*sweep)
+    assert "baseline" in first.stdout and "evopolicy ui sweep=night" in first.stdout
+    cells = read_sweep(sweep_folder(place.output, "night")).cells
+    assert [cell.status for cell in cells] == ["finished", "finished"]
+    assert [cell.entry for cell in cells] == ["baseline", "random"]
+    journals = {cell.run: (place.output / cell.run / "journal.jsonl").read_bytes() for cell in cells}
+    assert all(load_run(place.output / cell.run).valid for cell in cells)
+    assert not list(place.output.glob("runs/*/*/*/live.json"))
+
+    again = place.run(*sweep)
+    assert "2 cells of 2 finished before and are reused" in again.stdout
+    assert "random on cartpole, seed 0" in again.stdout
+    assert [cell.status for cell in read_sweep(sweep_folder(place.output, "night")).cells] == ["reused", "reused"]
+    assert {cell.run: (place.output / cell.run / "journal.jsonl").read_bytes() for cell in cells} == journals
+
+    more = place.run("agent=baseline,random,cma_es", *TINY, "sweep=night", "--dry-run")
+    assert more.stdout.count("finished, reused") == 2 and "cma_es" in more.stdout
+    assert "to run: 1 cell, 2 Episode units" in more.stdout
+    assert "from earlier Runs" in more.stdout
+    assert "rank" in place.run("table", "sweep=night").stdout
+    assert "2 of 2 cells done" in place.run("status").stdout
+    assert not place.marked()
+    assert sorted(path.name for path in place.folder.iterdir()) == ["outputs"]
+
+
+def test_a_failing_cell_is_told_at_the_end_and_the_exit_code_says_so(place: Place) -> None:
+    (place.folder / "broken_env.py").write_text(BROKEN)
+    environment = [
+        "benchmark=gymnasium",
+        "benchmark.env_id=CartPole-v1,broken_env:Broken-v0",
+        "benchmark.failure_score=0",
+    ]
+    done = place.run("agent=baseline", *environment, *TINY[1:], "sweep=mixed", code=1)
+    assert "1 cell of 2 failed" in done.stdout and "the simulator is broken" in done.stdout
+    good, bad = read_sweep(sweep_folder(place.output, "mixed")).cells
+    assert (good.status, bad.status) == ("finished", "failed")
+    assert (good.entry, bad.entry) == ("baseline", "baseline"), "another id is another Benchmark, no axis"
+    assert "the simulator is broken" in bad.error
+    assert "\n" not in bad.error
+    assert not place.marked()
+
+
+def test_a_single_run_prints_its_result_and_is_found_finished_the_next_time(place: Place) -> None:
+    done = place.run("agent=random", *TINY)
+    assert "held-out score" in done.stdout
+    again = place.run("agent=random", *TINY)
+    assert "finished already" in again.stdout and "held-out score" in again.stdout
+    (folder,) = place.output.glob("runs/cartpole/random/*")
+    assert not (folder / "host").exists()
+
+
+def test_a_corrupt_record_is_named_before_anything_is_spent(place: Place) -> None:
+    place.run("agent=random", *TINY)
+    (record,) = place.output.glob("runs/cartpole/random/*/record.json")
+    record.write_text("{")
+    done = place.run("agent=random,baseline", *TINY, "sweep=next", code=2)
+    assert "record.json" in done.stderr and "cell 1 (" in done.stderr
+    assert not (place.output / "runs" / "cartpole" / "baseline").exists()
+
+
+WAITING = ["agent=command", "agent.argv=[sleep,600]", "seed=0,1", *TINY, "sweep=long", "launcher.cells=2"]
+
+
+def _waiting(place: Place) -> subprocess.Popen[str]:
+    """A sweep of two cells whose agents sleep, once both have started."""
+    command = place.start(*WAITING)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and command.poll() is None:
+        journals = place.output.glob("runs/cartpole/command/*/journal.jsonl")
+        if sum("agent_started" in path.read_text() for path in journals) == 2:
+            time.sleep(1)
+            return command
+        time.sleep(0.1)
+    raise AssertionError(command.communicate(timeout=10))
+
+
+def test_ctrl_c_ends_every_process_says_what_goes_on_and_resume_does(place: Place) -> None:
+    command = _waiting(place)
+    pids = place.marked()
+    assert len(pids) > 3
+    assert "2 running" in place.run("status", "sweep=long").stdout
+    os.kill(command.pid, signal.SIGINT)
+    out, err = command.communicate(timeout=60)
+    assert command.returncode == 130, out + err
+    assert "evopolicy resume sweep=long" in err and "Traceback" not in out + err
+    assert _gone(pids | place.marked()) == []
+    assert [cell.status for cell in read_sweep(sweep_folder(place.output, "long")).cells] == ["pending", "pending"]
+    # The command agent cannot be started again in a half-done Run: what there is gets measured.
+    done = place.run("resume", "sweep=long", code=1)
+    assert "host_killed" in done.stdout
+    assert not place.marked()
+
+
+def test_killing_the_launcher_leaves_no_process(place: Place) -> None:
+    command = _waiting(place)
+    pids = place.marked()
+    os.kill(command.pid, signal.SIGKILL)
+    command.communicate(timeout=60)
+    assert _gone(pids | place.marked()) == []
+
+
+def test_two_commands_never_run_one_sweep(place: Place) -> None:
+    command = _waiting(place)
+    refused = place.run(*WAITING, code=2)
+    assert "another command is running the sweep 'long'" in refused.stderr
+    os.kill(command.pid, signal.SIGTERM)
+    command.communicate(timeout=60)
+    assert command.returncode == 130
+
+
+def test_the_tracker_logs_the_sweep_and_ends(place: Place) -> None:
+    done = place.run("agent=random,baseline", *TINY[:-1], "sweep=tracked")
+    assert "warning" not in done.stdout
+    assert (place.output / "mlflow.db").exists()
+    state = json.loads((sweep_folder(place.output, "tracked") / "mlflow.json").read_text())
+    assert state
+    assert not (sweep_folder(place.output, "tracked") / "tracker.log").exists()
+    assert not place.marked()
+
+
+def test_a_tracker_that_fails_is_a_warning_with_the_command_that_rebuilds(place: Place) -> None:
+    store = f"tracking.uri=sqlite:///{place.folder}/no/such/folder/x.db"
+    (place.folder / "no").write_text("")
+    done = place.run("agent=random,baseline", *TINY[:-1], store, "sweep=untracked", "launcher.tracker_seconds=90")
+    assert "warning:" in done.stdout and "evopolicy track source=" in done.stdout
+    assert all(cell.status == "finished" for cell in read_sweep(sweep_folder(place.output, "untracked")).cells)
