@@ -78,7 +78,7 @@ ANT = Profile(
     ),
     failure_score=-3100.0,
     observation_fields=(
-        Field("torso_height", "m", meaning="Of the torso's centre; about 0.55 when standing."),
+        Field("torso_height", "m", meaning="Of the torso's centre; 0.75 at the start, about 0.4 at rest."),
         Field("torso_w", "1", -1.0, 1.0, "Orientation as a unit quaternion: (1, 0, 0, 0) upright and facing along x."),
         Field("torso_x", "1", -1.0, 1.0, "Orientation, x part."),
         Field("torso_y", "1", -1.0, 1.0, "Orientation, y part."),

@@ -119,7 +119,7 @@ HUMANOID = Profile(
     goal=(
         "A body with two legs and two arms stands on flat ground. Seventeen motors turn its joints. Make it walk or "
         "run in the direction of positive x as fast as possible without falling.\n\n"
-        "It weighs 41 kg; a step lasts 0.015 s. Every Episode starts upright and facing along x, each position and "
+        "It weighs 42 kg; a step lasts 0.015 s. Every Episode starts upright and facing along x, each position and "
         "velocity off by up to 0.01."
     ),
     scoring=(
@@ -158,7 +158,7 @@ HUMANOID_STANDUP = Profile(
     goal=(
         "A body with two legs and two arms lies on its back on flat ground. Seventeen motors turn its joints. Make it "
         "stand up soon and stay up.\n\n"
-        "It weighs 41 kg; a step lasts 0.015 s. Every Episode starts lying, each position and velocity off by up to "
+        "It weighs 42 kg; a step lasts 0.015 s. Every Episode starts lying, each position and velocity off by up to "
         "0.01."
     ),
     scoring=(
