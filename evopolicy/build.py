@@ -13,18 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from evopolicy import execution
 from evopolicy.agents import load_agent
 from evopolicy.authoring.discovery import find_benchmark
 from evopolicy.config import ExecutionConfig, RunConfig, SecretConfig
 from evopolicy.config import config_from as config_from
+from evopolicy.execution import isolation as levels
+from evopolicy.execution.engine import LocalExecutor
 from evopolicy.kernel.benchmark import Benchmark, Split
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.evaluation import Evaluation, evaluate_program, failure_counts
+from evopolicy.kernel.feedback import Visibility
 from evopolicy.kernel.pool import plan_pool
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, Executor, Observer
 from evopolicy.kernel.program import Program, ProgramStore, capture
@@ -79,7 +81,7 @@ def cell_plan(config: RunConfig) -> CellPlan:
     """
     parts = _parts(config)
     _check_output(Path(config.output))
-    execution.resolve_isolation(config.execution.isolation, allow_unisolated=config.execution.allow_unisolated)
+    levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
     record = _record(config, parts, isolation="", agent_isolation="", versions={})
     candidates = config.budget.submissions if config.selection.needs_validation else 0
     return CellPlan(
@@ -251,7 +253,7 @@ def _run_plan(
     terms = TaskTerms(
         budget=config.budget,
         pool_size=config.pool.training,
-        visibility=config.feedback.visibility,
+        visibility=cast(Visibility, config.feedback.visibility),
         limits=config.execution.limits,
         packages=config.execution.policy_packages,
         block_seconds=config.session.block_seconds,
@@ -287,18 +289,18 @@ def build_executor(
     config: ExecutionConfig, benchmark: Benchmark, *, workers: int | None = None, isolation: str | None = None
 ) -> Executor:
     """The engine for `benchmark`; close it when done. Raises IsolationError where the level does not hold here."""
-    return execution.LocalExecutor(
+    return LocalExecutor(
         benchmark.reference,
         config.limits,
         workers=workers or config.workers or len(os.sched_getaffinity(0)),
-        isolation=isolation or config.isolation,
+        isolation=cast(levels.Asked, isolation or config.isolation),
         allow_unisolated=config.allow_unisolated,
         policy_packages=config.policy_packages,
     )
 
 
 def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
-    return execution.LocalAgentLauncher(
+    return LocalAgentLauncher(
         isolation=executor.isolation,
         client=Path(client.__file__),
         policy_packages=config.execution.policy_packages,

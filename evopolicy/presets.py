@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import evopolicy
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
@@ -28,7 +27,7 @@ GROUPS = (
 
 def conf_folder() -> Path:
     """The shipped config: beside the package in a source tree, inside it when installed from a wheel."""
-    package = Path(evopolicy.__file__).resolve().parent
+    package = Path(__file__).resolve().parent
     beside = package.parent
     if (beside / "conf" / "config.yaml").is_file() and (beside / "pyproject.toml").is_file():
         return beside / "conf"

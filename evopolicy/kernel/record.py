@@ -12,6 +12,7 @@ import msgspec
 
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, RecordError
+from evopolicy.kernel.feedback import VISIBILITIES
 from evopolicy.kernel.journal import read_journal, write_durably
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentIdentity
@@ -30,6 +31,13 @@ class FeedbackConfig:
     """Bytes of bulk artifacts (traces, replays) a Run keeps; the oldest Submission's go first, the newest's never."""
     replays: bool
     """Whether `full` renders the worst, median and best Episode."""
+
+    def __post_init__(self) -> None:
+        if self.visibility not in VISIBILITIES:
+            levels = ", ".join(VISIBILITIES)
+            raise ConfigError(f"feedback.visibility: one of {levels} is needed, found '{self.visibility}'")
+        if self.bulk_bytes < 0:
+            raise ConfigError(f"feedback.bulk_bytes: 0 or more is needed, found {self.bulk_bytes}")
 
 
 @dataclass(frozen=True)
