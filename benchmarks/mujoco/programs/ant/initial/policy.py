@@ -1,10 +1,10 @@
-"""Swings all hips to and fro together with a little torque and leaves the ankles alone."""
+"""Swings all hips to and fro together with half their torque and leaves the ankles alone."""
 
 import math
 
 import numpy as np
 
-PERIOD, TORQUE = 20, 0.1
+PERIOD, TORQUE = 20, 0.5
 
 
 class AntPolicy:
