@@ -102,7 +102,7 @@ class Tally:
     def programs(self) -> Mapping[str, Path]:
         raise NotImplementedError
 
-    def plan(self, split: str, seed: int) -> Mapping[str, Any]:
+    def plan(self, _split: str, seed: int) -> Mapping[str, Any]:
         return {"offset": (seed % 7) / 8}
 
     def make(self, episode: EpisodeSpec) -> TallyEnvironment:
@@ -114,7 +114,7 @@ class Tally:
     def summarize(self, outcomes: Sequence[Outcome]) -> Mapping[str, Any]:
         return self.summarize_of(outcomes)
 
-    def artifacts(self, results: Sequence[EpisodeResult], folder: Path) -> Sequence[Artifact]:
+    def artifacts(self, _results: Sequence[EpisodeResult], folder: Path) -> Sequence[Artifact]:
         made = []
         for number, name in enumerate(self.artifact_names):
             path = folder / f"file-{number}"
@@ -125,7 +125,7 @@ class Tally:
     def pictured(self, results: Sequence[EpisodeResult]) -> Sequence[int]:
         return [result.index for result in results[:1]]
 
-    def render(self, episode: EpisodeSpec, trace: Path, folder: Path) -> Sequence[Artifact]:
+    def render(self, episode: EpisodeSpec, _trace: Path, folder: Path) -> Sequence[Artifact]:
         path = folder / f"picture-{episode.index}"
         path.write_bytes(b"gif")
         return [Artifact(f"replays/{episode.index:04d}.gif", path, "image/gif", "bulk", episode.index)]
@@ -167,7 +167,7 @@ class InlineExecutor:
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
-        self.fault: Callable[[Path, EpisodeSpec], Fault | None] = lambda program, episode: None
+        self.fault: Callable[[Path, EpisodeSpec], Fault | None] = lambda *_: None
         self.ran: list[tuple[str, int]] = []
         """Program and seed of every Episode that was run, in order."""
         self.checked: list[Path] = []
@@ -318,7 +318,11 @@ class ThreadLauncher:
         invoke(SimpleNamespace(**vars(site)))
         site.logs.mkdir(parents=True)
         calls = AgentCalls(
-            site.workspace, self.gateway.handlers[site.socket], site.resumed, threading.Event(), site.logs / "stdout.log"
+            site.workspace,
+            self.gateway.handlers[site.socket],
+            site.resumed,
+            threading.Event(),
+            site.logs / "stdout.log",
         )
         codes: list[int] = []
         thread = threading.Thread(target=_live, args=(function, calls, codes), name="agent", daemon=True)
@@ -370,7 +374,7 @@ class FunctionAgent:
     def probe(self) -> Mapping[str, str]:
         return {}
 
-    def invoke(self, task: Any) -> Invocation:
+    def invoke(self, _task: Any) -> Invocation:
         if self.missing:
             raise AgentError(self.missing.pop())
         return Invocation(["agent"])
@@ -379,7 +383,9 @@ class FunctionAgent:
         events = [json.loads(line) for line in lines]
         usage = {key: value for event in events for key, value in event.get("usage", {}).items()}
         kinds = [event["error_kind"] for event in events if "error_kind" in event]
-        return Transcript(usage=Usage(**usage), error_kind=kinds[-1] if kinds else "", error="overloaded" if kinds else "")
+        return Transcript(
+            usage=Usage(**usage), error_kind=kinds[-1] if kinds else "", error="overloaded" if kinds else ""
+        )
 
 
 # --- a whole Run ---------------------------------------------------------------------------------------------------
@@ -455,7 +461,7 @@ class Stage:
             created=0.0,
         )
 
-    def prepare(self, socket: Path) -> None:
+    def prepare(self, _socket: Path) -> None:
         for name in ("program", "feedback"):
             (self.workspace / name).mkdir(parents=True, exist_ok=True)
 

@@ -174,7 +174,7 @@ def test_write_durably_replaces_whole_and_cleans_up(tmp_path: Path, monkeypatch:
     write_durably(tmp_path / "a", b"one")
     write_durably(tmp_path / "a", b"two")
 
-    def full(descriptor: int) -> None:
+    def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left")
 
     monkeypatch.setattr(os, "fsync", full)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_select_keeps_the_order_that_was_asked_for() -> None:
 
 
 class BadPlan(Tally):
-    def plan(self, split: str, seed: int) -> Mapping[str, Any]:
+    def plan(self, _split: str, _seed: int) -> Mapping[str, Any]:
         return [1]  # type: ignore[return-value]
 
 
@@ -123,7 +124,7 @@ def test_a_plan_that_is_no_dict_is_named() -> None:
 
 
 def test_the_same_seed_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evopolicy.kernel.pool.paper_case", lambda split, index: index)
+    monkeypatch.setattr("evopolicy.kernel.pool.paper_case", lambda _, index: index)
     with pytest.raises(BenchmarkError, match="same Episode seed twice"):
         plan_pool(PAPER, Tally())
 
@@ -273,7 +274,7 @@ def test_a_selector_round_trips(indices: tuple[int, ...]) -> None:
 
 @given(st.integers(1, 40).flatmap(lambda n: st.permutations(range(n))))
 def test_the_formatted_selector_is_the_shortest_of_its_order(order: list[int]) -> None:
-    runs = 1 + sum(b != a + 1 for a, b in zip(order, order[1:], strict=False))
+    runs = 1 + sum(b != a + 1 for a, b in pairwise(order))
     assert len(format_selector(tuple(order)).split(",")) == runs
 
 

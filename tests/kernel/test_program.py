@@ -263,14 +263,14 @@ def test_no_link_on_the_way_from_the_workspace_is_followed(tmp_path: Path, at: s
     link = tmp_path / at
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "elsewhere" / ("program" if at.endswith("program") else ""))
-    with pytest.raises(ProgramError, match="^mine/program: is a file or goes through a symlink"):
+    with pytest.raises(ProgramError, match=r"^mine/program: is a file or goes through a symlink"):
         capture(Path("mine/program"), tmp_path / "workspace")
 
 
 def test_a_folder_beneath_the_workspace_is_captured(tmp_path: Path) -> None:
     fill(tmp_path / "mine" / "program", {"policy.py": b"x"})
     assert capture(Path("mine/program"), tmp_path).files == {"policy.py": b"x"}
-    assert capture(Path("."), tmp_path / "mine" / "program").files == {"policy.py": b"x"}
+    assert capture(Path(), tmp_path / "mine" / "program").files == {"policy.py": b"x"}
 
 
 # --- digest --------------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def test_a_missing_program_is_told(tmp_path: Path) -> None:
 
 
 def test_a_failed_put_leaves_nothing_behind(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(folder: Path, files: object) -> None:
+    def no_room(folder: Path, _files: object) -> None:
         (folder / "half").touch()
         raise OSError(28, "No space left on device")
 

@@ -48,7 +48,7 @@ def test_an_unknown_schema_is_refused_by_name(record: RunRecord, tmp_path: Path,
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\udcff"])
 def test_a_corrupt_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / RECORD).write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(RecordError, match="record.json: "):
+    with pytest.raises(RecordError, match=r"record\.json: "):
         read_record(tmp_path)
 
 

@@ -60,9 +60,11 @@ def test_agent_first_is_the_first_that_finish_named() -> None:
 
 
 def test_an_unknown_rule_names_the_near_one() -> None:
-    with pytest.raises(ConfigError, match=r"selection.rule: 'validation_men' is unknown. Did you mean 'validation_mean'\?"):
+    with pytest.raises(
+        ConfigError, match=r"selection.rule: 'validation_men' is unknown. Did you mean 'validation_mean'\?"
+    ):
         SelectionConfig("validation_men", "latest")
-    with pytest.raises(ConfigError, match="selection.tie_break: one of fewer_failures, latest is needed, found 'x'"):
+    with pytest.raises(ConfigError, match=r"selection\.tie_break: one of fewer_failures, latest is needed, found 'x'"):
         SelectionConfig("last", "x")
 
 

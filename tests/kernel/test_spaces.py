@@ -172,7 +172,7 @@ def cases(table: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(("space", "action"), cases(NO_MEMBERS))
 @pytest.mark.parametrize("clip", [False, True])
 def test_everything_else_is_refused_in_a_short_sentence(space: Space, action: Any, clip: bool) -> None:
-    with pytest.raises(InvalidAction, match="expected|character") as caught:
+    with pytest.raises(InvalidAction, match=r"expected|character") as caught:
         cast_action(space, action, clip=clip)
     assert len(str(caught.value)) < 300
 

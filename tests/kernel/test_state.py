@@ -79,10 +79,10 @@ def test_closed_holds_who_closed_it_and_what_was_named() -> None:
 
 def test_attempts_add_up_their_times_and_usage() -> None:
     """A provider's retry must not lose what the attempt before it used."""
-    end = {"reason": "provider", "exit_code": 1, "thinking_seconds": 2.0, "evaluating_seconds": 1.0,
-           "usage": {"input_tokens": 10, "output_tokens": None, "cost_usd": 0.5, "cost_is_estimate": False}}  # fmt: skip
-    again = {"reason": "finished", "exit_code": 0, "thinking_seconds": 3.0, "evaluating_seconds": 0.5,
-             "usage": {"input_tokens": 5, "output_tokens": 7, "cost_usd": None, "cost_is_estimate": True}}  # fmt: skip
+    used = {"input_tokens": 10, "output_tokens": None, "cost_usd": 0.5, "cost_is_estimate": False}
+    end = {"reason": "provider", "exit_code": 1, "thinking_seconds": 2.0, "evaluating_seconds": 1.0, "usage": used}
+    more = {"input_tokens": 5, "output_tokens": 7, "cost_usd": None, "cost_is_estimate": True}
+    again = {"reason": "finished", "exit_code": 0, "thinking_seconds": 3.0, "evaluating_seconds": 0.5, "usage": more}
     after = state(STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}))
     assert (after.agent_attempts, after.agent_ended) == (2, "")
     after = state(STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}), ("agent_ended", again))

@@ -1,0 +1,337 @@
+"""Feedback: what each level shows, what is refused, how it is laid and what is evicted."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evopolicy.kernel import feedback as feedback_module
+from evopolicy.kernel.errors import BenchmarkError
+from evopolicy.kernel.evaluation import EpisodeResult, Evaluation, Graded, Outcome, Output, PolicyFailure
+from evopolicy.kernel.feedback import (
+    MAX_ARTIFACT_BYTES,
+    MAX_ARTIFACTS,
+    VISIBILITIES,
+    Artifact,
+    check_artifacts,
+    compose,
+    copy_feedback,
+    discard_copy,
+    evict,
+    publish,
+)
+from evopolicy.kernel.values import ValueRefused
+
+TRACEBACK = 'File "policy.py", line 9, in act\nZeroDivisionError'
+FAILED = Outcome(
+    7, 1.0, 3, "failed", PolicyFailure("exception", "division by zero", "act", 3, TRACEBACK), {"speed": np.float64(2)},
+    Output("printed by seven"), 2,
+)  # fmt: skip
+FINE = Outcome(3, 5.0, 9, "truncated", measures={"speed": 4.0}, output=Output("x" * 3_000, 17))
+EVALUATION = Evaluation(
+    (Graded(-1.0, FAILED), Graded(5.0, FINE)), (EpisodeResult(7, FAILED), EpisodeResult(3, FINE)), 0
+)
+SUMMARY = {"mean_speed": 3.0}
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Artifact:
+    path = tmp_path / "made-here"
+    path.write_bytes(b"t,x\n0,1\n")
+    return Artifact("episodes/0007.csv", path, "text/csv", "bulk", 7)
+
+
+def composed(visibility: str, *artifacts: Artifact) -> dict[str, Any]:
+    return compose(visibility, 2, "digest", EVALUATION, SUMMARY, artifacts)
+
+
+# --- levels --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("visibility", "keys"),
+    [
+        ("score", []),
+        ("summary", ["summary"]),
+        ("episodes", ["summary", "by_episode"]),
+        ("full", ["summary", "by_episode", "artifacts"]),
+    ],
+)
+def test_each_level_shows_exactly_what_it_says(visibility: str, keys: list[str], artifact: Artifact) -> None:
+    content = composed(visibility, artifact)
+    assert list(content) == ["submission", "program", "score", "episodes", "failed_episodes", *keys]
+    assert content["score"] == 2.0
+    assert content["episodes"] == 2
+    assert content["failed_episodes"] == {"exception": 1}
+
+
+@pytest.mark.parametrize("visibility", ["score", "summary"])
+def test_below_episodes_nothing_of_a_single_episode_is_told(
+    visibility: str, artifact: Artifact, tmp_path: Path
+) -> None:
+    publish(tmp_path / "0002", composed(visibility, artifact), EVALUATION, [artifact] if visibility == "full" else [])
+    (only,) = [path for path in (tmp_path / "0002").rglob("*") if path.is_file()]
+    text = only.read_text()
+    for secret in ("division by zero", "policy.py", "printed by seven", "xxx", '"index"', 'speed": 2', "truncated"):
+        assert secret not in text
+
+
+def test_episodes_shows_return_length_ending_measures_traceback_and_output() -> None:
+    failed, fine = composed("episodes")["by_episode"]
+    assert failed == {
+        "index": 7, "score": -1.0, "return": 1.0, "length": 3, "ending": "failed", "measures": {"speed": 2.0},
+        "clipped_actions": 2, "output": "printed by seven",
+        "failure": {"kind": "exception", "message": "division by zero", "phase": "act", "step": 3,
+                    "traceback": TRACEBACK},
+    }  # fmt: skip
+    assert fine == {
+        "index": 3, "score": 5.0, "return": 5.0, "length": 9, "ending": "truncated", "measures": {"speed": 4.0},
+        "output": "x" * 2_000 + "...", "output_file": "output/0003.txt", "output_omitted_bytes": 17,
+    }  # fmt: skip
+
+
+def test_full_names_each_artifact_with_its_size_and_episode(artifact: Artifact) -> None:
+    (row,) = composed("full", artifact)["artifacts"]
+    assert row == {
+        "file": "episodes/0007.csv", "media_type": "text/csv", "retention": "bulk", "bytes": 8, "episode": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("visibility", VISIBILITIES)
+def test_feedback_names_public_indices_and_no_seed(visibility: str) -> None:
+    assert "seed" not in json.dumps(composed(visibility))
+
+
+def test_content_is_plain_json_even_where_a_benchmark_gave_numpy() -> None:
+    json.dumps(composed("episodes"), allow_nan=False)
+
+
+def test_what_is_not_public_in_a_summary_is_refused_with_its_path() -> None:
+    with pytest.raises(ValueRefused, match=r"feedback\.summary\.speed: nan is not finite"):
+        compose("summary", 1, "p", EVALUATION, {"speed": math.nan})
+    bad = replace(FINE, measures={"where": object()})
+    with pytest.raises(ValueRefused, match=r"feedback\.by_episode\[0\]\.measures\.where"):
+        compose("episodes", 1, "p", Evaluation((Graded(1.0, bad),), (), 0), {})
+
+
+# --- artifacts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/etc/passwd", "../up", "a/../b", "a//b", "a/", "./a", ".hidden", "a/.hidden", "a b", "a\\b", "a\nb", "é",
+     "feedback.json", "output", "output/0007.txt", "x" * 201],
+)  # fmt: skip
+def test_names_that_are_not_portable_or_ours_are_refused(artifact: Artifact, name: str) -> None:
+    with pytest.raises(BenchmarkError, match="feedback: "):
+        check_artifacts([replace(artifact, name=name)], {7})
+
+
+def test_two_artifacts_may_not_share_a_name_or_lie_inside_each_other(artifact: Artifact) -> None:
+    with pytest.raises(BenchmarkError, match="is taken or not a portable"):
+        check_artifacts([artifact, artifact], {7})
+    with pytest.raises(BenchmarkError, match="'a' is the name of a file and of a folder"):
+        check_artifacts([replace(artifact, name="a"), replace(artifact, name="a/b/c")], {7})
+
+
+def test_an_artifact_of_an_episode_that_was_not_asked_for_is_refused(artifact: Artifact) -> None:
+    with pytest.raises(BenchmarkError, match="names Episode 7, which was not submitted on"):
+        check_artifacts([artifact], {3})
+
+
+def test_an_artifact_that_was_never_written_is_the_benchmarks_fault(artifact: Artifact) -> None:
+    artifact.path.unlink()
+    with pytest.raises(BenchmarkError, match=r"episodes/0007\.csv was named and not written"):
+        check_artifacts([artifact], {7})
+
+
+def test_count_and_size_are_bounded(artifact: Artifact) -> None:
+    many = [replace(artifact, name=f"a/{n}") for n in range(MAX_ARTIFACTS + 1)]
+    check_artifacts(many[:-1], {7})
+    with pytest.raises(BenchmarkError, match="4097 artifacts, at most 4096"):
+        check_artifacts(many, {7})
+    os.truncate(artifact.path, MAX_ARTIFACT_BYTES + 1)
+    with pytest.raises(BenchmarkError, match=r"0007\.csv exceeds 64 MiB"):
+        check_artifacts([artifact], {7})
+
+
+# --- publication ---------------------------------------------------------------------------------------------------
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_published_feedback_holds_content_output_and_artifacts(artifact: Artifact, tmp_path: Path) -> None:
+    target = tmp_path / "submissions" / "feedback"
+    publish(target, composed("full", artifact), EVALUATION, [artifact])
+    files = tree(target)
+    assert json.loads(files.pop("feedback.json")) == composed("full", artifact)
+    assert files == {"episodes/0007.csv": b"t,x\n0,1\n", "output/0003.txt": b"x" * 3_000}
+    assert [path.name for path in target.parent.iterdir()] == ["feedback"]
+
+
+def test_publishing_again_replaces_what_a_killed_host_left(artifact: Artifact, tmp_path: Path) -> None:
+    target = tmp_path / "feedback"
+    (tmp_path / ".feedback.staging" / "half").mkdir(parents=True)
+    publish(target, composed("full", artifact), EVALUATION, [artifact])
+    publish(target, composed("score"), EVALUATION, [])
+    assert list(tree(target)) == ["feedback.json"]
+    assert not (tmp_path / ".feedback.staging").exists()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_feedback_is_whole_or_absent_when_the_disk_fills(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    write, done = feedback_module.write_durably, []
+
+    def full(path: Path, content: bytes) -> None:
+        if len(done) == writes:
+            raise OSError(28, "No space left on device")
+        done.append(path)
+        write(path, content)
+
+    monkeypatch.setattr(feedback_module, "write_durably", full)
+    with pytest.raises(OSError, match="No space"):
+        publish(tmp_path / "feedback", composed("full", artifact), EVALUATION, [artifact])
+    assert not (tmp_path / "feedback").exists()
+
+
+# --- the agent's copy ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source(tmp_path: Path, artifact: Artifact) -> Path:
+    folder = tmp_path / "run" / "feedback"
+    publish(folder, composed("full", artifact), EVALUATION, [artifact])
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace" / "feedback"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_the_agent_gets_a_copy_of_its_own(source: Path, workspace: Path) -> None:
+    copy_feedback(source, workspace, "0002")
+    assert tree(workspace / "0002") == tree(source)
+    (workspace / "0002" / "feedback.json").write_text("mine")
+    assert json.loads((source / "feedback.json").read_text())["submission"] == 2
+    assert [path.name for path in source.parent.iterdir()] == ["feedback"]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    (folder / "0002" / "episodes").mkdir(parents=True)
+    (folder / "0002" / "episodes" / "0007.csv").write_text("the Host's own")
+    return folder
+
+
+def spoil_with_link(workspace: Path, outside: Path) -> None:
+    workspace.rmdir()
+    workspace.symlink_to(outside)
+
+
+SPOILS: dict[str, Any] = {
+    "feedback is a link": spoil_with_link,
+    "feedback is a file": lambda workspace, _: (workspace.rmdir(), workspace.write_text("")),
+    "feedback is gone": lambda workspace, _: workspace.rmdir(),
+    "feedback is a pipe": lambda workspace, _: (workspace.rmdir(), os.mkfifo(workspace)),
+    "the copy's place is a link": lambda workspace, outside: (workspace / "0002").symlink_to(outside / "0002"),
+    "the copy's place is a dangling link": lambda workspace, _: (workspace / "0002").symlink_to("nowhere"),
+    "the copy's place is a file": lambda workspace, _: (workspace / "0002").write_text("mine"),
+    "the copy's place is a folder": lambda workspace, _: (workspace / "0002" / "own").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_a_spoiled_workspace_gets_no_copy_and_nothing_outside_changes(
+    source: Path, workspace: Path, outside: Path, spoil: str
+) -> None:
+    SPOILS[spoil](workspace, outside)
+    before = tree(outside)
+    copy_feedback(source, workspace, "0002")
+    discard_copy(workspace, "0002", "episodes/0007.csv")
+    assert tree(outside) == before
+    assert [path.name for path in source.parent.iterdir()] == ["feedback"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root enters every folder")
+def test_a_workspace_folder_nobody_may_enter_gets_no_copy(source: Path, workspace: Path) -> None:
+    workspace.chmod(0)
+    copy_feedback(source, workspace, "0002")
+    workspace.chmod(0o700)
+    assert list(workspace.iterdir()) == []
+
+
+def test_a_full_disk_while_copying_is_told_and_leaves_no_half_copy(
+    source: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copytree", full)
+    with pytest.raises(OSError, match="No space"):
+        copy_feedback(source, workspace, "0002")
+    assert list(workspace.iterdir()) == []
+
+
+def test_an_evicted_artifact_leaves_the_agents_copy_too(source: Path, workspace: Path, outside: Path) -> None:
+    copy_feedback(source, workspace, "0002")
+    discard_copy(workspace, "0002", "episodes/0007.csv")
+    assert not (workspace / "0002" / "episodes" / "0007.csv").exists()
+    (workspace / "0002" / "episodes").rmdir()
+    (workspace / "0002" / "episodes").symlink_to(outside / "0002" / "episodes")
+    discard_copy(workspace, "0002", "episodes/0007.csv")
+    assert (outside / "0002" / "episodes" / "0007.csv").exists(), "no link is followed"
+
+
+# --- retention -----------------------------------------------------------------------------------------------------
+
+
+def published(tmp_path: Path, number: int, **sizes: int) -> Path:
+    """A Feedback folder whose artifacts are bulk, but for those named `keep...`."""
+    artifacts = []
+    for name, size in sizes.items():
+        path = tmp_path / f"made-{number}-{name}"
+        path.write_bytes(b"x" * size)
+        artifacts.append(Artifact(name, path, "text/plain", "permanent" if name.startswith("keep") else "bulk"))
+    folder = tmp_path / f"{number:04d}" / "feedback"
+    publish(folder, composed("full", *artifacts), EVALUATION, artifacts)
+    return folder
+
+
+def test_bulk_goes_oldest_first_until_it_fits_and_permanent_stays(tmp_path: Path) -> None:
+    folders = [published(tmp_path, n, a=100, b=100, keep=1_000) for n in (1, 2, 3)]
+    assert evict(folders, 600) == []
+    assert evict(folders, 450) == [("0001", "a"), ("0001", "b")]
+    assert evict(folders, 450) == []
+    assert [sorted(tree(folder)) for folder in folders] == [
+        ["feedback.json", "keep", "output/0003.txt"],
+        ["a", "b", "feedback.json", "keep", "output/0003.txt"],
+        ["a", "b", "feedback.json", "keep", "output/0003.txt"],
+    ]
+
+
+def test_the_newest_is_never_touched(tmp_path: Path) -> None:
+    folders = [published(tmp_path, n, a=100) for n in (1, 2)]
+    assert evict(folders, 0) == [("0001", "a")]
+    assert evict(folders, 0) == []
+    assert "a" in tree(folders[1])
+
+
+def test_feedback_keeps_naming_what_was_evicted(tmp_path: Path) -> None:
+    folders = [published(tmp_path, n, a=100) for n in (1, 2)]
+    evict(folders, 0)
+    assert json.loads((folders[0] / "feedback.json").read_text())["artifacts"][0]["file"] == "a"

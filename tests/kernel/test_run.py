@@ -1,0 +1,654 @@
+"""The Run: the failure table row by row, from the agent's start to the record's last line."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evopolicy.kernel.attendance import Attendance, attend
+from evopolicy.kernel.errors import AgentError, ExecutionError, RecordError
+from evopolicy.kernel.evaluation import Fault
+from evopolicy.kernel.journal import Journal
+from evopolicy.kernel.pool import PoolConfig
+from evopolicy.kernel.ports import Progress
+from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.run import graded_path, run
+from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.submission import read_graded
+from tests.kernel.bench import (
+    AGENT_LIMITS,
+    BUDGET,
+    POOL,
+    AgentCalls,
+    FunctionAgent,
+    Stage,
+    Tally,
+    events,
+    names,
+    wait_until,
+)
+
+
+def good(call: AgentCalls) -> None:
+    """Two Submissions, the better one first, then `finish`."""
+    call.submit(5, "0:3")
+    call.submit(2, "3:6")
+    call("finish")
+
+
+def unfinished(call: AgentCalls) -> None:
+    call.submit(5, "0:3")
+    call.submit(2, "3:6")
+
+
+def stage(tmp_path: Path, *functions: Any, **options: Any) -> Stage:
+    return Stage(tmp_path, functions or (good,), **options)
+
+
+def mean(stage: Stage, split: str, value: int) -> float:
+    episodes = getattr(stage.planned, split)
+    return float(sum(4 * (value + episode.scenario["offset"]) for episode in episodes) / len(episodes))
+
+
+def outcome(finished: Run) -> dict[str, Any]:
+    """What must be the same of two equal Runs."""
+    state, result = finished.state, finished.result
+    return {
+        "submissions": [(s.program, s.indices, s.status, s.score, s.failures) for s in state.submissions],
+        "candidates": state.candidates,
+        "validation": dict(result.validation),
+        "selected": (result.selected, result.selected_submission),
+        "assessment": result.assessment,
+        "valid": (result.valid, result.reasons),
+    }
+
+
+# --- the way that is meant -----------------------------------------------------------------------------------------
+
+
+def test_a_run_submits_hands_off_validates_selects_and_assesses(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    finished = run(made.plan())
+    assert names(made.folder) == [
+        "opened", "agent_started", "reserved", "published", "reserved", "published", "closed", "agent_ended", "handoff",
+        "validated", "validated", "selected", "assessed", "ended",
+    ]  # fmt: skip
+    assert (finished.finished, finished.valid, finished.result.reasons) == (True, True, ())
+    assert (finished.state.closed_by, finished.state.agent_ended, finished.state.agent_exit_code) == (
+        "finish", "finished", 0,
+    )  # fmt: skip
+    assert finished.result.selected_submission == 1
+    assert finished.result.assessment is not None
+    assert finished.result.assessment.mean == pytest.approx(mean(made, "assessment", 5))
+    assert finished.result.assessment.episodes == 5
+    first, second = (s.program for s in finished.state.submissions)
+    assert finished.result.validation[first].mean == pytest.approx(mean(made, "validation", 5))
+    assert finished.result.validation[second].mean == pytest.approx(mean(made, "validation", 2))
+    assert finished.program(first).is_dir()
+    assert load_run(made.folder) == finished
+
+
+def test_nothing_of_validation_or_assessment_is_ever_under_the_workspace(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    run(made.plan())
+    inside = {path.relative_to(made.workspace).parts[0] for path in made.workspace.rglob("*")}
+    assert inside == {"program", "feedback"}
+    assert {path.name for path in (made.workspace / "feedback").iterdir()} == {"0001", "0002"}
+
+
+def test_validation_starts_after_the_agents_processes_are_gone(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    seen: list[bool] = []
+    private = {episode.seed for episode in (*made.planned.validation, *made.planned.assessment)}
+
+    def watch(_program: Path, episode: Any) -> None:
+        if episode.seed in private:
+            seen.append(any(thread.name == "agent" for thread in threading.enumerate()))
+
+    made.executor.fault = watch  # type: ignore[assignment]
+    run(made.plan())
+    assert seen
+    assert not any(seen)
+
+
+def test_a_finished_run_is_returned_as_it_is(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    first = run(made.plan())
+    before, ran = names(made.folder), len(made.executor.ran)
+    assert run(made.plan()) == first
+    assert (names(made.folder), len(made.executor.ran)) == (before, ran)
+    assert made.launcher.started == 1
+
+
+def test_two_equal_runs_give_identical_scores(tmp_path: Path) -> None:
+    one, two = (run(stage(tmp_path / name).plan()) for name in ("one", "two"))
+    assert outcome(one) == outcome(two)
+
+
+def test_the_same_program_submitted_twice_is_validated_once(tmp_path: Path) -> None:
+    def twice(call: AgentCalls) -> None:
+        call.submit(5, "0:3")
+        call.submit(5, "3:6")
+
+    made = stage(tmp_path, twice)
+    finished = run(made.plan())
+    assert names(made.folder).count("validated") == 1
+    assert finished.result.selected_submission == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "selected", "validations"),
+    [
+        ("validation_mean", 1, 2),
+        ("validation_lcb", 1, 2),
+        ("training_mean", 1, 0),
+        ("last", 2, 0),
+        ("agent_first", 2, 0),
+    ],
+)
+def test_each_rule_selects_and_measures_only_what_it_needs(
+    tmp_path: Path, rule: str, selected: int, validations: int
+) -> None:
+    made = stage(tmp_path, selection=SelectionConfig(rule, "latest"))
+    finished = run(made.plan())
+    assert finished.result.selected_submission == selected
+    assert names(made.folder).count("validated") == validations
+
+
+def named(call: AgentCalls) -> None:
+    call.submit(5, "0:3")
+    call.submit(2, "3:5")
+    call.submit(3, "5")
+    call("finish", candidates=[3, 2])
+
+
+@pytest.mark.parametrize(
+    ("candidates", "agent", "handed", "selected"),
+    [
+        ("all", named, (1, 2, 3), 1),
+        ("named", named, (3, 2), 3),
+        ("named", unfinished, (2,), 2),
+        ("named", good, (2,), 2),
+    ],
+)
+def test_candidates_are_all_or_what_finish_named_or_the_last(
+    tmp_path: Path, candidates: str, agent: Any, handed: tuple[int, ...], selected: int
+) -> None:
+    made = stage(tmp_path, agent, budget=replace(BUDGET, candidates=candidates))
+    finished = run(made.plan())
+    assert finished.state.candidates == handed
+    assert finished.result.selected_submission == selected
+
+
+def test_exhaust_ends_by_itself_and_is_valid(tmp_path: Path) -> None:
+    def all_of_it(call: AgentCalls) -> None:
+        call.submit(5, "0:6")
+        call.submit(2, "0:2")
+        call.sleep_for_ever()
+
+    made = stage(
+        tmp_path, all_of_it, budget=replace(BUDGET, finish="exhaust"),
+        limits=replace(AGENT_LIMITS, finish_grace_seconds=0.0),
+    )  # fmt: skip
+    finished = run(made.plan())
+    assert (finished.state.closed_by, finished.state.agent_ended, finished.valid) == ("budget", "finished", True)
+
+
+# --- the failure table, row by row -----------------------------------------------------------------------------------
+
+
+def test_row_policy_fails__charged_graded_valid(tmp_path: Path) -> None:
+    def bad(call: AgentCalls) -> None:
+        answer = call.submit(5, "0:3", body="raise ValueError('my own bug')")
+        assert answer["submission"]["failed_episodes"] == {"exception": 3}
+        (row, *_) = call("feedback")["feedback"]["by_episode"]
+        assert (row["failure"]["kind"], row["failure"]["step"]) == ("exception", 0)
+        assert "my own bug" in row["failure"]["traceback"]
+        call("finish")
+
+    finished = run(stage(tmp_path, bad).plan())
+    assert finished.valid
+    assert finished.state.agent_exit_code == 0
+    (submission,) = finished.state.submissions
+    assert (submission.score, submission.units_used, submission.failures) == (-1.0, 3, {"exception": 3})
+    assert finished.result.assessment is not None
+    assert (finished.result.assessment.mean, finished.result.assessment.failed) == (-1.0, 5)
+
+
+def test_row_program_refused__free_not_graded_valid(tmp_path: Path) -> None:
+    def refused(call: AgentCalls) -> None:
+        (call.workspace / "program" / "link").symlink_to("/etc/passwd")
+        with pytest.raises(Exception, match="link: is a symlink"):
+            call.submit(5, "0:3")
+        (call.workspace / "program" / "link").unlink()
+        good(call)
+
+    made = stage(tmp_path, refused)
+    finished = run(made.plan())
+    assert finished.valid
+    assert finished.state.agent_exit_code == 0
+    assert finished.state.refusals == 1
+    assert [s.units_used for s in finished.state.submissions] == [3, 6]
+
+
+def test_row_fault_in_a_submission_that_a_retry_mends__valid(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    faults = [Fault("environment", "flaky")]
+    made.executor.fault = lambda *_: faults.pop() if faults else None
+    assert run(made.plan()).valid
+
+
+def test_row_fault_that_stays__submission_fails_run_goes_on_and_is_marked(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    broken = made.planned.training[4].seed
+    made.executor.fault = lambda _, episode: Fault("engine", "x") if episode.seed == broken else None
+    finished = run(made.plan())
+    assert [s.status for s in finished.state.submissions] == ["published", "failed"]
+    assert [s.units_used for s in finished.state.submissions] == [3, 6]
+    assert finished.state.candidates == (1,)
+    assert (finished.finished, finished.valid, finished.result.reasons) == (True, False, ("engine_fault",))
+    assert finished.result.assessment is not None
+    tried = [seed for _, seed in made.executor.ran if seed == broken]
+    assert len(tried) == 1 + made.episode_retries
+
+
+def crash(call: AgentCalls) -> None:
+    unfinished(call)
+    raise RuntimeError("the agent's own bug")
+
+
+def hang(call: AgentCalls) -> None:
+    unfinished(call)
+    call.sleep_for_ever()
+
+
+def leave(code: int) -> Any:
+    def agent(call: AgentCalls) -> None:
+        unfinished(call)
+        raise SystemExit(code)
+
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("agent", "limits", "reason", "code"),
+    [
+        (unfinished, {}, "exited", 0),
+        (crash, {}, "crashed", 1),
+        (leave(7), {}, "crashed", 7),
+        (hang, {"wall_seconds": 0.05}, "wall_time", None),
+        (hang, {"idle_seconds": 0.05}, "idle", None),
+    ],
+    ids=["exits without finish", "crashes", "exits with a code", "exceeds wall time", "is idle"],
+)
+def test_row_agent_ends_badly__what_is_published_is_handed_off_and_the_run_is_valid(
+    tmp_path: Path, agent: Any, limits: dict[str, Any], reason: str, code: int | None
+) -> None:
+    made = stage(tmp_path, agent, limits=replace(AGENT_LIMITS, **limits))
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.state.agent_exit_code) == (reason, code)
+    assert finished.state.closed_by == reason
+    assert finished.state.candidates == (1, 2)
+    assert finished.result.selected_submission == 1
+    assert (finished.valid, finished.result.reasons) == (True, ())
+
+
+def test_row_agent_never_finishes_after_finish__the_grace_ends_it(tmp_path: Path) -> None:
+    def stays(call: AgentCalls) -> None:
+        good(call)
+        call.sleep_for_ever()
+
+    made = stage(tmp_path, stays, limits=replace(AGENT_LIMITS, finish_grace_seconds=0.05))
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.state.closed_by, finished.valid) == ("finished", "finish", True)
+
+
+def test_row_agent_gone_while_its_submission_runs__it_is_still_published(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+
+    def detaches(call: AgentCalls) -> None:
+        made.executor.gate.clear()
+        call.submit(5, "0:3", detach=True)
+
+    made.launcher.functions = [detaches]
+
+    class Open:
+        def on_event(self, event: Any) -> None:
+            if event["event"] == "agent_ended":
+                made.executor.gate.set()
+
+        def on_progress(self, progress: Progress) -> None: ...
+
+    made.observers = [Open()]
+    finished = run(made.plan())
+    assert names(made.folder)[2:7] == ["reserved", "agent_ended", "published", "closed", "handoff"]
+    assert finished.state.candidates == (1,)
+    assert finished.valid
+
+
+def test_row_nothing_was_ever_published__the_initial_program_is_measured_and_flagged(tmp_path: Path) -> None:
+    made = stage(tmp_path, lambda _: None)
+    finished = run(made.plan())
+    assert (finished.result.selected, finished.result.selected_submission) == (finished.record.initial_program, None)
+    assert finished.result.assessment is not None
+    assert finished.result.assessment.mean == pytest.approx(mean(made, "assessment", 0))
+    assert (finished.valid, finished.result.reasons) == (True, ("nothing_published",))
+
+
+def overloaded(call: AgentCalls) -> None:
+    call.say(usage={"input_tokens": 10}, error_kind="overload")
+    raise SystemExit(1)
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "overload", "network"])
+def test_row_provider_fails_for_good__retried_with_backoff_then_measured_and_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("evopolicy.kernel.run.time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+
+    def fails(call: AgentCalls) -> None:
+        if not call.resumed:
+            call.submit(5, "0:3")
+        call.say(error_kind=kind)
+        raise SystemExit(1)
+
+    made = stage(tmp_path, fails, agent_retries=3, backoff_seconds=4.0)
+    finished = run(made.plan())
+    assert slept == [4.0, 8.0, 16.0]
+    assert finished.state.agent_attempts == 4
+    assert (finished.state.agent_ended, finished.state.closed_by) == ("provider", "provider")
+    assert (finished.valid, finished.result.reasons) == (False, ("provider",))
+    assert finished.result.selected_submission == 1
+    assert finished.result.assessment is not None
+
+
+def test_row_provider_comes_back__the_session_goes_on_and_the_run_is_valid(tmp_path: Path) -> None:
+    def back(call: AgentCalls) -> None:
+        assert call.resumed
+        call.say(usage={"input_tokens": 5, "output_tokens": 2})
+        good(call)
+
+    made = stage(tmp_path, overloaded, overloaded, back)
+    finished = run(made.plan())
+    assert (finished.valid, finished.state.agent_attempts, finished.state.agent_ended) == (True, 3, "finished")
+    assert finished.state.usage["input_tokens"] == 25, "what the failed attempts used counts"
+    assert finished.state.usage["output_tokens"] == 2
+
+
+@pytest.mark.parametrize("kind", ["authentication", "context", "refusal", "other"])
+def test_other_provider_errors_are_the_agents_own_end(tmp_path: Path, kind: str) -> None:
+    def fails(call: AgentCalls) -> None:
+        call.say(error_kind=kind)
+        raise SystemExit(1)
+
+    made = stage(tmp_path, fails)
+    assert run(made.plan()).state.agent_ended == "crashed"
+    assert made.launcher.started == 1
+
+
+def test_an_agent_that_finished_is_not_restarted_whatever_its_provider_says(tmp_path: Path) -> None:
+    def late(call: AgentCalls) -> None:
+        good(call)
+        overloaded(call)
+
+    made = stage(tmp_path, late)
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.valid, made.launcher.started) == ("finished", True, 1)
+
+
+@pytest.mark.parametrize("split", ["validation", "assessment"])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_row_fault_in_validation_or_assessment__resumable_never_partial_then_complete(
+    tmp_path: Path, split: str, after: int
+) -> None:
+    made = stage(tmp_path)
+    broken = getattr(made.planned, split)[after].seed
+    made.executor.fault = lambda _, episode: Fault("environment", "x") if episode.seed == broken else None
+    with pytest.raises(ExecutionError, match=f"{split} of Program .* cannot be completed: .*run the command again"):
+        run(made.plan())
+    halted = load_run(made.folder)
+    assert not halted.finished
+    assert names(made.folder)[-1] == "fault"
+    assert halted.result.assessment is None
+    made.executor.fault = lambda *_: None
+    assert outcome(run(made.plan())) == outcome(run(stage(tmp_path / "other").plan()))
+    assert made.launcher.started == 1
+
+
+@pytest.mark.parametrize("split", ["validation", "assessment"])
+def test_row_fault_in_validation_or_assessment_that_a_retry_mends(tmp_path: Path, split: str) -> None:
+    made = stage(tmp_path)
+    private = {episode.seed for episode in getattr(made.planned, split)}
+    faults = [Fault("environment", "flaky")]
+    made.executor.fault = lambda _, episode: faults.pop() if faults and episode.seed in private else None
+    assert run(made.plan()).valid
+    assert "fault" not in names(made.folder)
+
+
+def test_a_policy_that_fails_in_assessment_is_a_result_not_a_fault(tmp_path: Path) -> None:
+    def bad(call: AgentCalls) -> None:
+        call.submit(5, "0", body="raise ValueError")
+
+    finished = run(stage(tmp_path, bad).plan())
+    assert finished.valid
+    assert finished.result.assessment is not None
+    assert finished.result.assessment.failed == 5
+
+
+class Raises:
+    """An observer that fails at everything it is told."""
+
+    def on_event(self, _event: Any) -> None:
+        raise RuntimeError("observer")
+
+    def on_progress(self, _progress: Progress) -> None:
+        raise RuntimeError("observer")
+
+
+def test_row_observer_raises__nothing_changes(tmp_path: Path) -> None:
+    observed = run(stage(tmp_path / "a", observers=[Raises(), Raises()]).plan())
+    assert outcome(observed) == outcome(run(stage(tmp_path / "b").plan()))
+    assert observed.valid
+
+
+# --- agents that cannot be started ---------------------------------------------------------------------------------
+
+
+def test_an_agent_that_cannot_be_started_leaves_the_run_for_the_next_try(tmp_path: Path) -> None:
+    made = stage(tmp_path, agent=FunctionAgent(resumes=False, missing=["codex: not found; npm install -g it"]))
+    with pytest.raises(AgentError, match="codex: not found"):
+        run(made.plan())
+    assert names(made.folder) == ["opened", "agent_started", "agent_ended"]
+    finished = run(made.plan())
+    assert finished.valid
+    assert finished.state.agent_attempts == 2
+
+
+def test_a_stream_that_cannot_be_read_costs_the_transcript_never_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stage(tmp_path)
+
+    def bug(_lines: Any) -> Any:
+        raise KeyError("parser")
+
+    monkeypatch.setattr(made.agent, "read", bug)
+    finished = run(made.plan())
+    assert finished.valid
+    ended = next(event for event in events(made.folder) if event["event"] == "agent_ended")
+    assert ended["error"] == "the transcript cannot be read: KeyError: 'parser'"
+
+
+# --- progress ------------------------------------------------------------------------------------------------------
+
+
+def test_progress_tells_phase_episodes_and_best_so_far(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+
+    class Watch:
+        def on_event(self, event: Any) -> None: ...
+
+        def on_progress(self, progress: Progress) -> None:
+            seen.append(progress)
+
+    made = stage(tmp_path, observers=[Watch()])
+    run(made.plan())
+    phases = list(dict.fromkeys(progress.phase for progress in seen))
+    assert phases == ["session", "validation", "assessment", "done"]
+    validation = [p for p in seen if p.phase == "validation"]
+    assert {p.episodes_total for p in validation} == {6}
+    assert [p.episodes_done for p in validation] == sorted(p.episodes_done for p in validation)
+    assert validation[-1].episodes_done == 6
+    assert seen[-1].submissions == 2
+    assert seen[-1].best_score == max(s.score or 0 for s in load_run(made.folder).state.published)
+
+
+# --- another rule, another size, another Run -----------------------------------------------------------------------
+
+
+def test_another_selection_rule_never_reruns_an_agent_or_a_measured_episode(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    run(made.plan())
+    other = stage(tmp_path, selection=SelectionConfig("last", "latest"), result_key="another")
+    finished = run(other.plan())
+    assert finished.result.selected_submission == 2
+    assert other.launcher.started == 0
+    assert len(other.executor.ran) == POOL.assessment, "only the newly selected Program is assessed"
+    assert load_run(made.folder).record.selection.rule == "last"
+    lcb = stage(tmp_path, selection=SelectionConfig("validation_lcb", "latest"), result_key="lcb")
+    run(lcb.plan())
+    assert lcb.executor.ran == [], "everything it needs was measured before"
+
+
+def test_a_larger_private_split_measures_only_what_is_new(tmp_path: Path) -> None:
+    run(stage(tmp_path).plan())
+    more = stage(tmp_path, pool=replace(POOL, validation=5, assessment=7), result_key="larger")
+    finished = run(more.plan())
+    assert finished.result.assessment is not None
+    assert finished.result.assessment.episodes == 7
+    assert len(more.executor.ran) == 2 * 2 + 2
+    assert finished.result.assessment.mean == pytest.approx(mean(more, "assessment", 5))
+
+
+def test_a_folder_that_holds_another_run_is_refused(tmp_path: Path) -> None:
+    run(stage(tmp_path).plan())
+    with pytest.raises(RecordError, match="run: holds the Run key, not other; use another folder"):
+        run(stage(tmp_path, key="other").plan())
+
+
+def test_a_run_that_another_process_holds_is_refused(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    journal = Journal(made.folder)
+    with pytest.raises(RecordError, match="another process is running this Run"):
+        run(made.plan())
+    journal.close()
+    assert run(made.plan()).valid
+
+
+def test_the_private_episodes_are_kept_with_every_outcome(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    finished = run(made.plan())
+    graded = read_graded(graded_path(made.folder, "assessment", finished.result.selected or ""))
+    assert [one.outcome.index for one in graded] == list(range(5))
+    graded_path(made.folder, "validation", "broken").write_text("{}\n")
+    with pytest.raises(RecordError, match="is corrupt"):
+        read_graded(graded_path(made.folder, "validation", "broken"))
+
+
+# --- limits and clocks ---------------------------------------------------------------------------------------------
+
+
+def test_time_thinking_counts_over_all_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider's retries must not give an agent its wall time anew."""
+    made = stage(tmp_path, overloaded, hang, limits=replace(AGENT_LIMITS, wall_seconds=50.0))
+    thought: list[float] = []
+
+    def attended(attendance: Attendance, session: Any, socket: Path, attempt: int, before: float) -> Any:
+        thought.append(before)
+        limits = replace(attendance.limits, wall_seconds=0.05) if attempt == 2 else attendance.limits
+        end = attend(replace(attendance, limits=limits), session, socket, attempt, before)
+        return replace(end, thinking_seconds=30.0)
+
+    monkeypatch.setattr("evopolicy.kernel.run.attend", attended)
+    finished = run(made.plan())
+    assert thought == [0.0, 30.0]
+    assert (finished.state.agent_ended, finished.state.thinking_seconds) == ("wall_time", 60.0)
+
+
+def test_an_evaluation_costs_the_agent_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate opens only once far more than the agent's wall time has gone by on the Host's clock."""
+    made = stage(tmp_path, limits=replace(AGENT_LIMITS, wall_seconds=100.0))
+    shift = [0.0]
+    shifted = SimpleNamespace(monotonic=lambda: time.monotonic() + shift[0])
+    for module in ("clock", "attendance", "session"):
+        monkeypatch.setattr(f"evopolicy.kernel.{module}.time", shifted)
+    evaluate = made.executor.evaluate
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        wait_until(lambda: not made.gateway.handlers or _blocked(made))
+        shift[0] += 1_000.0
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(made.executor, "evaluate", slow)
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.valid) == ("finished", True)
+    assert finished.state.evaluating_seconds >= 2_000.0
+    assert finished.state.thinking_seconds < 1_000.0
+
+
+def _blocked(made: Stage) -> bool:
+    (session,) = made.gateway.handlers.values()
+    return bool(session._blocked._inside)
+
+
+# --- records -------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_holds_no_absolute_path(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    run(made.plan())
+    for path in (made.folder / "record.json", made.folder / "journal.jsonl"):
+        assert str(tmp_path) not in path.read_text()
+
+
+def test_a_moved_run_loads(tmp_path: Path) -> None:
+    made = stage(tmp_path / "here")
+    finished = run(made.plan())
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = load_run(tmp_path / "there" / "run")
+    assert moved.state == finished.state
+    assert (moved.program(finished.result.selected or "") / "policy.py").exists()
+
+
+@pytest.mark.parametrize("sizes", [(1, 0, 1), (3, 1, 1)])
+def test_the_smallest_pools_run(tmp_path: Path, sizes: Sequence[int]) -> None:
+    training, validation, assessment = sizes
+    rule = "validation_mean" if validation else "training_mean"
+    made = stage(
+        tmp_path, lambda call: call.submit(5, "0"), pool=PoolConfig("derived", training, validation, assessment, 0),
+        selection=SelectionConfig(rule, "latest"),
+    )  # fmt: skip
+    finished = run(made.plan())
+    assert finished.valid
+    assert finished.result.assessment is not None
+    assert finished.result.assessment.standard_error is None
+
+
+def test_every_visibility_level_runs(tmp_path: Path) -> None:
+    for visibility in ("score", "summary", "episodes", "full"):
+        made = stage(
+            tmp_path / visibility, benchmark=Tally(artifact_names=["a"]),
+            feedback=replace(Stage(tmp_path / "x").feedback, visibility=visibility),
+        )  # fmt: skip
+        assert run(made.plan()).valid
+        content = json.loads((load_run(made.folder).feedback(1) / "feedback.json").read_text())
+        assert ("by_episode" in content) == (visibility in ("episodes", "full"))
