@@ -1,0 +1,116 @@
+"""Finding, making and migrating the place that is logged to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evopolicy.kernel.errors import ConfigError, TrackingError
+from evopolicy.tracking.store import Store, Tracking, connect, resolve_uri
+
+LOG_ONE_RUN = """
+import sys
+from pathlib import Path
+from evopolicy.tracking.store import Tracking, connect
+store = connect(Tracking(), Path(sys.argv[1]))
+run = store.client.create_run(store.experiment_id, tags={"n": sys.argv[2]})
+store.client.log_metric(run.info.run_id, "score", float(sys.argv[2]))
+print(store.experiment_id)
+"""
+
+
+def test_without_a_uri_it_is_sqlite_under_the_output_folder(tmp_path: Path) -> None:
+    assert resolve_uri(Tracking(), tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert resolve_uri(Tracking("http://h:1"), tmp_path) == "http://h:1"
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns", "/tmp/x.db"])
+def test_a_folder_is_refused_before_anything_starts(uri: str) -> None:
+    with pytest.raises(ConfigError, match=r"tracking.uri: .*leave it empty for SQLite"):
+        Tracking(uri)
+
+
+def test_unknown_artifacts_are_refused() -> None:
+    with pytest.raises(ConfigError, match="tracking.artifacts: one of permanent, full is needed, found 'all'"):
+        Tracking(artifacts="all")
+
+
+def test_a_sweep_says_where_it_is_tracked() -> None:
+    assert Tracking.from_mapping({}) == Tracking()
+    given = {"uri": "http://h:1", "experiment": "mine", "artifacts": "full"}
+    assert Tracking.from_mapping(given) == Tracking("http://h:1", "mine", "full")
+
+
+@pytest.mark.slow
+def test_eight_processes_at_once_on_a_fresh_database_all_succeed(tmp_path: Path) -> None:
+    environment = {**os.environ, "MLFLOW_RUN_ID": "0" * 32, "MLFLOW_EXPERIMENT_NAME": "somebody_elses"}
+    command = [sys.executable, "-c", LOG_ONE_RUN, str(tmp_path)]
+    processes = [
+        subprocess.Popen([*command, str(n)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for n in range(8)
+    ]
+    ended = [(process.communicate(timeout=500), process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0] * 8, [err for (_, err), _ in ended]
+    assert len({out for (out, _), _ in ended}) == 1, "one experiment"
+    store = connect(Tracking(), tmp_path)
+    runs = store.client.search_runs([store.experiment_id])
+    assert sorted(run.data.metrics["score"] for run in runs) == list(range(8))
+    assert "somebody_elses" not in {e.name for e in store.client.search_experiments()}
+
+
+def test_an_inherited_run_id_is_forgotten(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
+    connect(Tracking(), output)
+    assert "MLFLOW_RUN_ID" not in os.environ
+
+
+def test_the_experiment_is_made_once_and_found_again(store: Store, output: Path) -> None:
+    assert connect(Tracking(), output).experiment_id == store.experiment_id
+    experiment = store.client.get_experiment(store.experiment_id)
+    assert experiment.name == "evopolicy"
+    assert experiment.artifact_location == (output / "mlartifacts" / "evopolicy").as_uri()
+
+
+def test_an_experiment_that_was_deleted_is_named(store: Store, output: Path) -> None:
+    store.client.delete_experiment(store.experiment_id)
+    with pytest.raises(TrackingError, match="'evopolicy' was deleted"):
+        connect(Tracking(), output)
+
+
+def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path, free_port: object) -> None:
+    uri = f"http://me:secret@127.0.0.1:{free_port()}"  # type: ignore[operator]
+    with pytest.raises(TrackingError, match="opening the store at http://") as caught:
+        connect(Tracking(uri), tmp_path)
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_database_whose_making_was_cut_off_is_migrated(tmp_path: Path) -> None:
+    half = """
+import sys, sqlalchemy
+from alembic import command
+from mlflow.store.db.utils import _get_alembic_config
+from mlflow.store.tracking.dbmodels.initial_models import Base
+uri = sys.argv[1]
+engine = sqlalchemy.create_engine(uri)
+Base.metadata.create_all(engine)
+config = _get_alembic_config(uri)
+with engine.begin() as connection:
+    config.attributes["connection"] = connection
+    command.upgrade(config, "+12")
+"""
+    uri = resolve_uri(Tracking(), tmp_path)
+    subprocess.run([sys.executable, "-c", half, uri], check=True, capture_output=True)
+    store = connect(Tracking(), tmp_path)
+    assert store.client.get_experiment(store.experiment_id).name == "evopolicy"
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("this is no database at all, but it has some length to it" * 10)
+    with pytest.raises(TrackingError, match="opening the store at sqlite:///"):
+        connect(Tracking(), tmp_path)

@@ -1,0 +1,138 @@
+"""The server and its two links; with a browser, what a person sees first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from evopolicy.analysis import entry_ranks
+from evopolicy.kernel.errors import ConfigError, TrackingError
+from evopolicy.kernel.sweep import Sweep
+from evopolicy.tracking.follow import follow_sweep
+from evopolicy.tracking.store import Tracking
+from evopolicy.tracking.ui import find_sweep, serve
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+SECONDS = 180
+
+
+def test_the_latest_sweep_is_shown_unless_one_is_named(tmp_path: Path, make_sweep: Callable[..., Sweep]) -> None:
+    make_sweep("older", seeds=1, created=1.0)
+    make_sweep("newer", seeds=1, created=2.0)
+    latest, named = find_sweep(tmp_path), find_sweep(tmp_path, "older")
+    assert latest is not None and latest.name == "newer"
+    assert named is not None and named.name == "older"
+
+
+def test_an_unknown_sweep_is_named_with_a_near_one(tmp_path: Path, make_sweep: Callable[..., Sweep]) -> None:
+    make_sweep("quickstart", seeds=1)
+    with pytest.raises(ConfigError, match="sweep: 'quikstart' is not in .*Did you mean 'quickstart'"):
+        find_sweep(tmp_path, "quikstart")
+
+
+def test_where_there_is_no_sweep_there_is_none(tmp_path: Path) -> None:
+    assert find_sweep(tmp_path) is None
+
+
+def test_a_server_that_cannot_start_is_one_sentence(output: Path, make_sweep: Callable[..., Sweep]) -> None:
+    (output / "mlflow.db").write_text("no database" * 200)
+    with pytest.raises(TrackingError, match="opening the store at sqlite:///"), serve(output, Tracking()):
+        pass
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    if not CHROMIUM or not DRIVER:
+        pytest.skip("chromium and chromedriver are not installed")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    options.binary_location = CHROMIUM
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--window-size=1600,1000",
+        f"--user-data-dir={tmp_path / 'chromium'}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def wait(browser: Any, what: str, found: Callable[[], bool]) -> None:
+    from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    waiting = WebDriverWait(browser, SECONDS, ignored_exceptions=[StaleElementReferenceException])
+    try:
+        waiting.until(lambda _: found())
+    except TimeoutException:
+        pytest.fail(f"never shown: {what}. The page says: {text(browser)[:2000]}")
+
+
+def text(browser: Any) -> str:
+    from selenium.webdriver.common.by import By
+
+    return str(browser.find_element(By.TAG_NAME, "body").text)
+
+
+def bars(browser: Any) -> dict[str, list[str]]:
+    """The numbers on the bars of each chart that is drawn, by its title."""
+    script = """
+        return Array.from(document.querySelectorAll('[data-testid="experiment-view-compare-runs-card"], .js-plotly-plot'))
+            .filter(e => e.classList.contains('js-plotly-plot'))
+            .map(e => [e.data[0].hovertemplate || '', e.data.flatMap(t => Array.from(t.x).map(String))]);
+    """
+    return {str(i): values for i, (_, values) in enumerate(browser.execute_script(script))}
+
+
+def asked_hosts(browser: Any) -> set[str]:
+    """Where the page asked anything over the network."""
+    urls = []
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            urls.append(urlsplit(message["params"]["request"]["url"]))
+    return {url.netloc for url in urls if url.scheme in ("http", "https", "ws", "wss")}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_both_links_open_on_the_answer(output: Path, make_sweep: Callable[..., Sweep], browser: Any) -> None:
+    agents = ("baseline", "cma_es", "random")
+    benchmarks = ("cartpole", "half_cheetah", "pendulum")
+    sweep = make_sweep("quickstart", agents, benchmarks, 2)
+    assert follow_sweep(output, sweep.name, entry_ranks).missing == ()
+    with serve(output, Tracking()) as links:
+        browser.get(links.agents)
+        titles = ["rank_score", *(f"heldout/{benchmark}" for benchmark in benchmarks)]
+        wait(browser, "three agents and four charts", lambda: all(t in text(browser) for t in (*agents, *titles)))
+        wait(browser, "bars", lambda: [len(v) for v in bars(browser).values()] == [3, 3, 3, 3])
+        assert sorted(map(float, bars(browser)["0"])) == [0.0, 0.5, 1.0]
+        assert "3 matching runs" in text(browser)
+        assert "Assistant" not in text(browser)
+        assert "No chart data" not in text(browser)
+
+        browser.get("about:blank")
+        browser.get(links.cells)
+        wait(browser, "every cell", lambda: "18 matching runs" in text(browser))
+        wait(browser, "bars", lambda: [len(v) for v in bars(browser).values()] == [6, 6, 6])
+        assert "cma_es · cartpole · s0" in text(browser)
+        assert all(f"heldout/{benchmark}" in text(browser) for benchmark in benchmarks)
+        assert asked_hosts(browser) == {urlsplit(links.base).netloc}
