@@ -22,6 +22,7 @@ from evopolicy.authoring.discovery import find_benchmark
 from evopolicy.config import ExecutionConfig, RunConfig, SecretConfig
 from evopolicy.config import config_from as config_from
 from evopolicy.execution import isolation as levels
+from evopolicy.execution.agent import LocalAgentLauncher
 from evopolicy.execution.engine import LocalExecutor
 from evopolicy.kernel.benchmark import Benchmark, Split
 from evopolicy.kernel.errors import ConfigError

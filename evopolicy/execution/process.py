@@ -44,6 +44,13 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
+def signal_with_parent(parent: int, number: signal.Signals) -> None:
+    """Be sent `number` when the thread that started this process ends; at once where `parent` is gone already."""
+    _prctl(_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
     _prctl(_SUBREAPER, 1)
