@@ -87,7 +87,7 @@ def _run(job: Job) -> CellOutcome:
     from evopolicy.config import config_from
 
     config = config_from(job.config)
-    live = LiveFile(Path(job.folder), job.entry, job.benchmark, job.seed)
+    live = LiveFile(Path(job.folder), job.entry, job.benchmark, job.seed, config.budget.episodes)
     try:
         return outcome_of(build.run_cell(config, [live], job.workers))
     finally:

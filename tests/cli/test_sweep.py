@@ -169,7 +169,7 @@ def test_a_corrupt_record_is_named_before_anything_is_spent(place: Place) -> Non
     assert not (place.output / "runs" / "cartpole" / "baseline").exists()
 
 
-WAITING = ["agent=command", "agent.argv=[sleep,600]", "seed=0,1", *TINY, "sweep=long", "launcher.cells=2"]
+WAITING = ["agent=command", "agent.argv=[sleep,'600']", "seed=0,1", *TINY, "sweep=long", "launcher.cells=2"]
 
 
 def _waiting(place: Place) -> subprocess.Popen[str]:
@@ -220,7 +220,7 @@ def test_two_commands_never_run_one_sweep(place: Place) -> None:
 
 
 def test_the_tracker_logs_the_sweep_and_ends(place: Place) -> None:
-    done = place.run("agent=random,baseline", *TINY[:-1], "sweep=tracked")
+    done = place.run("-m", "agent=random", *TINY[:-1], "sweep=tracked")
     assert "warning" not in done.stdout
     assert (place.output / "mlflow.db").exists()
     state = json.loads((sweep_folder(place.output, "tracked") / "mlflow.json").read_text())
@@ -232,6 +232,6 @@ def test_the_tracker_logs_the_sweep_and_ends(place: Place) -> None:
 def test_a_tracker_that_fails_is_a_warning_with_the_command_that_rebuilds(place: Place) -> None:
     store = f"tracking.uri=sqlite:///{place.folder}/no/such/folder/x.db"
     (place.folder / "no").write_text("")
-    done = place.run("agent=random,baseline", *TINY[:-1], store, "sweep=untracked", "launcher.tracker_seconds=90")
+    done = place.run("-m", "agent=random", *TINY[:-1], store, "sweep=untracked", "launcher.tracker_seconds=15")
     assert "warning:" in done.stdout and "evopolicy track source=" in done.stdout
     assert all(cell.status == "finished" for cell in read_sweep(sweep_folder(place.output, "untracked")).cells)
