@@ -196,7 +196,7 @@ class _Stream:
 
     def __init__(self, fd: int, path: str, limit: int) -> None:
         self.fd = fd
-        self._file = Path(path).open("wb", buffering=0)
+        self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115 (closed by `close`)
         self._left = limit
         self._tail: deque[bytes] = deque()
         self._held = 0

@@ -1,0 +1,262 @@
+"""LocalAgentLauncher: what an agent finds, what it does not see, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evopolicy.execution import isolation
+from evopolicy.execution.agent import LocalAgentLauncher
+from evopolicy.kernel.errors import AgentError
+from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
+from evopolicy.session import client
+
+LEVELS: list[Isolation] = ["landlock", "none"]
+needs_landlock = pytest.mark.skipif(
+    not isolation.probe_level("landlock").works, reason="landlock: the probe says it does not work on this machine"
+)
+
+
+def launcher(level: Isolation, **options: int) -> LocalAgentLauncher:
+    return LocalAgentLauncher(isolation=level, client=Path(client.__file__), policy_packages=("numpy",), **options)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> AgentSite:
+    workspace = tmp_path / "run" / "workspace"
+    workspace.mkdir(parents=True)
+    (tmp_path / "run" / "record.json").write_text("the record")
+    return AgentSite(workspace, tmp_path / "gateway.sock", tmp_path / "run" / "agent", "do it", 0)
+
+
+def script(text: str, **fields: object) -> Callable[[AgentTask], Invocation]:
+    """An integration's `invoke` that runs `text` with the sandbox's Python."""
+
+    def invoke(task: AgentTask) -> Invocation:
+        argv = (str(task.python), "-B", str(task.staging / "main.py"))
+        return Invocation(argv, files={"main.py": textwrap.dedent(text)}, **fields)  # type: ignore[arg-type]
+
+    return invoke
+
+
+def run(level: Isolation, site: AgentSite, text: str, **fields: object) -> tuple[int | None, str, str]:
+    """Exit code, standard output and error of an agent that ends by itself."""
+    process = launcher(level).start(site, script(text, **fields))
+    try:
+        code = process.wait(60)
+    finally:
+        process.stop()
+    return code, (site.logs / "stdout.log").read_text(), (site.logs / "stderr.log").read_text()
+
+
+def alive(marker: str) -> list[int]:
+    """Processes whose command line or environment holds `marker`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def gone(marker: str) -> bool:
+    for _ in range(300):
+        if not alive(marker):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@needs_landlock
+@pytest.mark.parametrize("level", LEVELS)
+def test_agent_works_in_its_workspace_with_its_prompt_and_its_packages(level: Isolation, site: AgentSite) -> None:
+    code, out, err = run(
+        level,
+        site,
+        """
+        import os, pathlib, shutil, subprocess, sys, numpy, msgspec
+        pathlib.Path("program").mkdir()
+        pathlib.Path("program/policy.py").write_text("x = 1")
+        print(sys.stdin.read(), os.getcwd() == os.environ["EVOPOLICY_WORKSPACE"], numpy.ones(2).sum())
+        print(shutil.which("evopolicy-session") is not None)
+        pathlib.Path(os.environ["HOME"], "notes").write_text("mine")
+        print(subprocess.run(["sh", "-c", "echo from a shell"], capture_output=True, text=True).stdout)
+        words = ["python3", "-c", "import numpy; print(numpy.zeros(1))"]
+        print(subprocess.run(words, capture_output=True, text=True).stdout)
+        """,
+        stdin="the prompt",
+        packages=("msgspec",),
+    )
+    assert (code, err) == (0, "")
+    assert out.split("\n")[0] == "the prompt True 2.0"
+    assert "True" in out and "from a shell" in out and "[0.]" in out
+    assert (site.workspace / "program" / "policy.py").read_text() == "x = 1"
+
+
+@needs_landlock
+def test_agent_sees_neither_record_nor_simulators_nor_other_processes_nor_network(site: AgentSite) -> None:
+    code, out, err = run(
+        "landlock",
+        site,
+        f"""
+        import importlib, os, pathlib, socket, signal
+        def possible(what):
+            try:
+                what()
+            except (OSError, ImportError):
+                return False
+            return True
+        print(possible(lambda: pathlib.Path({str(site.workspace.parent / "record.json")!r}).read_text()))
+        print(possible(lambda: os.listdir({str(site.workspace.parent)!r})))
+        print(possible(lambda: os.listdir("/proc")), possible(lambda: pathlib.Path("/etc/shadow").read_text()))
+        for name in ("gymnasium", "mujoco", "evopolicy", "mlflow", "evopolicy_mujoco"):
+            print(possible(lambda: importlib.import_module(name)))
+        for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+            print(possible(lambda: socket.socket(family, socket.SOCK_STREAM)))
+        print(possible(lambda: pathlib.Path("/tmp/evopolicy-planted").write_text("x")))
+        print(possible(lambda: pathlib.Path({str(Path(sys.prefix) / "planted")!r}).write_text("x")))
+        """,
+    )
+    assert (code, err) == (0, "")
+    assert "True" not in out
+
+
+@needs_landlock
+@pytest.mark.parametrize("level", LEVELS)
+def test_exit_codes_and_signals_are_told_as_they_are(level: Isolation, site: AgentSite) -> None:
+    assert run(level, site, "import sys; sys.exit(7)")[0] == 7
+    assert run(level, site, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")[0] == -signal.SIGKILL
+
+
+@needs_landlock
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_an_agent_leaves_behind_is_ended_even_in_its_own_session(level: Isolation, site: AgentSite) -> None:
+    marker = f"left-behind-{os.getpid()}-{level}"
+    code, _, _ = run(
+        level,
+        site,
+        f"""
+        import subprocess, sys
+        daemon = "import os, signal, time; os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        for _ in range(3):
+            subprocess.Popen([sys.executable, "-c", daemon, {marker!r}], start_new_session=True)
+        """,
+    )
+    assert code == 0
+    assert alive(marker) == []
+
+
+@needs_landlock
+@pytest.mark.parametrize("level", LEVELS)
+def test_stop_asks_first_and_then_ends_an_agent_that_will_not(level: Isolation, site: AgentSite) -> None:
+    polite = """
+        import signal, sys, time
+        signal.signal(signal.SIGINT, lambda *_: (print("totals", flush=True), sys.exit(3)))
+        print("ready", flush=True); time.sleep(600)
+        """
+    stubborn = """
+        import signal, time
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            time.sleep(1)
+        """
+    assert stopped(level, site, polite) == (3, "ready\ntotals\n")
+    assert stopped(level, site, stubborn)[0] == -signal.SIGKILL
+
+
+def stopped(level: Isolation, site: AgentSite, text: str) -> tuple[int | None, str]:
+    process = launcher(level).start(site, script(text))
+    wait_for_output(process, site)
+    process.stop()
+    process.stop()
+    return process.wait(0), (site.logs / "stdout.log").read_text()
+
+
+def wait_for_output(process: AgentProcess, site: AgentSite) -> None:
+    for _ in range(300):
+        if "ready" in (site.logs / "stdout.log").read_text() if (site.logs / "stdout.log").exists() else False:
+            return
+        assert process.wait(0.1) is None, (site.logs / "stderr.log").read_text()
+    pytest.fail("the agent printed nothing")
+
+
+def test_endless_output_keeps_its_head_and_its_tail(site: AgentSite) -> None:
+    process = launcher("none", output_bytes=1000).start(
+        site, script("import sys\nsys.stdout.write('head' + 'x' * 9_000_000 + 'tail')")
+    )
+    process.wait(60)
+    process.stop()
+    kept = (site.logs / "stdout.log").read_bytes()
+    assert kept.startswith(b"head") and kept.endswith(b"tail")
+    assert len(kept) < 6_000_000 and b"bytes left out" in kept
+
+
+def test_a_file_that_leads_out_of_staging_is_refused(site: AgentSite) -> None:
+    with pytest.raises(AgentError, match="outside its staging folder"):
+        launcher("none").start(site, lambda _: Invocation(("true",), files={"../out": "x"}))
+
+
+def test_an_executable_that_is_missing_ends_with_127_and_a_sentence(site: AgentSite) -> None:
+    process = launcher("none").start(site, lambda _: Invocation(("no-such-agent",)))
+    assert process.wait(30) == 127
+    process.stop()
+    assert "cannot be started" in (site.logs / "stderr.log").read_text()
+
+
+@needs_landlock
+def test_no_environment_value_reaches_the_logs(site: AgentSite) -> None:
+    run("landlock", site, "print('hello')", environment={"SOME_KEY": "sk-secret-value"})
+    written = b"".join(path.read_bytes() for path in site.logs.iterdir())
+    assert b"sk-secret-value" not in written
+    assert "SOME_KEY" in json.loads((site.logs / "invocation.json").read_text())["environment"]
+
+
+@needs_landlock
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_killed_host_leaves_no_process_of_its_agent(level: Isolation, site: AgentSite, tmp_path: Path) -> None:
+    marker = f"orphan-{os.getpid()}-{level}"
+    agent = f"""
+        import subprocess, sys, time
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {marker!r}], start_new_session=True)
+        print("ready", flush=True)
+        time.sleep(600)
+        """
+    host = tmp_path / "host.py"
+    host.write_text(
+        textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from evopolicy.execution.agent import LocalAgentLauncher
+        from evopolicy.kernel.ports import AgentSite, Invocation
+        from evopolicy.session import client
+        site = AgentSite(Path({str(site.workspace)!r}), Path("/nowhere"), Path({str(site.logs)!r}), "", 0)
+        invoke = lambda task: Invocation((str(task.python), "-B", str(task.staging / "main.py")),
+                                         files={{"main.py": {textwrap.dedent(agent)!r}}})
+        LocalAgentLauncher(isolation={level!r}, client=Path(client.__file__), policy_packages=()).start(site, invoke)
+        time.sleep(600)
+        """)
+    )
+    killed = subprocess.Popen([sys.executable, str(host)])
+    try:
+        for _ in range(300):
+            if alive(marker) and "ready" in (site.logs / "stdout.log").read_text():
+                break
+            time.sleep(0.1)
+        assert alive(marker)
+    finally:
+        killed.kill()
+        killed.wait()
+    assert gone(marker)
