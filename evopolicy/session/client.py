@@ -47,7 +47,10 @@ def find_session() -> tuple[str, str]:
     of the current folder or the nearest one above. The workspace is '' where nobody says it. Raises CallError.
     """
     socket_path, workspace = os.environ.get("EVOPOLICY_SESSION", ""), os.environ.get("EVOPOLICY_WORKSPACE", "")
-    here = _current_folder()
+    try:
+        here = Path.cwd()
+    except OSError:
+        raise CallError(WRONG_CALL, "no_folder", "The current folder is gone.", "Change into your workspace.") from None
     root = next((folder for folder in (here, *here.parents) if (folder / SESSION_FILE).is_file()), None)
     if root and not socket_path:
         socket_path = str(root / _read_session_file(root / SESSION_FILE))
@@ -60,13 +63,6 @@ def find_session() -> tuple[str, str]:
             "Change into your workspace (the folder with TASK.md) and call again.",
         )
     return socket_path, workspace or (str(root) if root else "")
-
-
-def _current_folder() -> Path:
-    try:
-        return Path.cwd()
-    except OSError:
-        raise CallError(WRONG_CALL, "no_folder", "The current folder is gone.", "Change into your workspace.") from None
 
 
 def _read_session_file(path: Path) -> str:
@@ -288,6 +284,11 @@ def human(result: dict[str, Any]) -> str:
         lines.append(f"Best so far: Submission {best.get('submission')}, score {_score(best.get('score'))}")
     if isinstance(rest.get("budget"), dict):
         lines += _human_budget(rest.pop("budget"))
+    made = [m for m in rest.pop("submissions", None) or () if isinstance(m, dict)]
+    if made:
+        lines.append(
+            "Submissions: " + ", ".join(f"{m.get('id')} ({_leaf(m.get('score'), m.get('status'))})" for m in made)
+        )
     following = rest.pop("next", None)
     lines += _tree({key: value for key, value in rest.items() if value is not None}, 0)
     if following:
@@ -351,10 +352,10 @@ def _item(value: Any, depth: int) -> list[str]:
     return ["  " * depth + "- " + first.lstrip(), *others]
 
 
-def _leaf(value: Any) -> str:
+def _leaf(value: Any, instead: Any = "none") -> str:
     if isinstance(value, (dict, list)):
         return ", ".join(_leaf(inner) for inner in value) or "none"
-    return ("yes" if value else "no") if isinstance(value, bool) else _score(value)
+    return ("yes" if value else "no") if isinstance(value, bool) else _score(instead if value is None else value)
 
 
 # --- main --------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def test_the_yaml_has_exactly_the_keys_of_the_dataclass(name: str) -> None:
 @pytest.mark.parametrize("path", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_prompt_says_where_the_task_is(path: Path) -> None:
     prompt = yaml.safe_load(path.read_text())
-    assert set(prompt) == {"name", "text"}
+    assert set(prompt) == {"name", "text", "skills"}
     assert prompt["name"] == path.stem
     assert "TASK.md" in prompt["text"]
 

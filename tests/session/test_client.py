@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,8 +189,6 @@ def test_a_host_that_is_gone_exits_1(tmp_path: Path, ask: Callable[..., Any]) ->
 
 @pytest.mark.parametrize("sent", [b"", b'{"ok": tr', b"[]\n", b'{"ok": true}\n', b"\xff\n"])
 def test_an_answer_cut_off_or_strange_exits_1(tmp_path: Path, ask: Callable[..., Any], sent: bytes) -> None:
-    import threading
-
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -236,6 +236,7 @@ def test_human_text_shows_what_matters(ask: Callable[..., Any], handler: Any, ar
             "pool_size": 128, "per_submission": 16, "finish": "allow_early",
         },
         "best": {"submission": 2, "score": 12.5},
+        "submissions": [{"id": 1, "status": "failed", "score": None}, {"id": 2, "status": "published", "score": 12.5}],
         "failures": {"exception": 1},
         "warnings": ["one", {"kind": "two", "at": [1, 2]}],
         "next": "evopolicy-session wait",
@@ -247,7 +248,8 @@ def test_human_text_shows_what_matters(ask: Callable[..., Any], handler: Any, ar
         "Best so far: Submission 2, score 12.5",
         "Budget:",
     ]
-    for line in ("  Episodes: 40 of 64 left", "  Pool: indices 0 to 127", "  per submission: 16", "failures:",
+    for line in ("Submissions: 1 (failed), 2 (12.5)",
+                 "  Episodes: 40 of 64 left", "  Pool: indices 0 to 127", "  per submission: 16", "failures:",
                  "  exception: 1", "    at: 1, 2", "  - kind: two"):  # fmt: skip
         assert line in text.splitlines()
     assert text.endswith("Next: evopolicy-session wait\n")
@@ -270,3 +272,9 @@ def test_human_refusal_leaves_standard_output_empty(ask: Callable[..., Any], han
 def test_a_large_answer_arrives_whole(ask: Callable[..., Any], handler: Any) -> None:
     handler.answers["feedback"] = lambda _: {"state": "open", "text": "x" * 1_000_000}
     assert len(json.loads(ask("feedback").stdout)["text"]) == 1_000_000
+
+
+def test_a_current_folder_that_is_gone_is_a_wrong_call(tmp_path: Path) -> None:
+    script = f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -I -S {client.__file__} status"
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "no_folder")
