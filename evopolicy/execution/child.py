@@ -141,13 +141,10 @@ class Player:
             return DONE, b""
         action = self._act(self._stage.decode(body))
         try:
-            encoded = codec.encode_action(action)
-            if len(encoded) <= self._stage.task.largest_action:
-                return ACTION, encoded
-            what = f"an Action of {len(encoded)} bytes; at most {self._stage.task.largest_action} are allowed"
+            return ACTION, codec.encode_action(action, self._stage.task.largest_action)
         except InvalidAction as error:
-            what = str(error)
-        return FAILED, wire.encode({"kind": "invalid_action", "message": what, "traceback": "", "limit": None})
+            report = {"kind": "invalid_action", "message": str(error), "traceback": "", "limit": None}
+            return FAILED, wire.encode(report)
 
 
 def _installed() -> dict[str, str]:

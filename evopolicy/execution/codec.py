@@ -13,7 +13,7 @@ from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscr
 
 # Below this an array is copied behind its head in one piece; above it is sent from where it lies.
 _SMALL = 1 << 13
-_DEEP, _MANY = 16, 1_000_000
+_DEEP = 16
 
 Encoded = tuple[bytes, memoryview | None]
 """Body of a frame: its first bytes and, for a large array, the rest in place."""
@@ -112,39 +112,37 @@ def _restorer(space: Space) -> Callable[[Any], Any]:
 # --- Actions -----------------------------------------------------------------------------------------------------
 
 
-def encode_action(action: Any) -> bytes:
-    """Any natural Python or NumPy spelling, as it is. Raises InvalidAction for what has none."""
+def encode_action(action: Any, largest: int) -> bytes:
+    """Any natural Python or NumPy spelling, as it is. Raises InvalidAction for what has none or more than `largest` bytes.
+
+    What is no array or number is copied first, counted as it is read: nothing an object says of itself is believed.
+    """
     kind = type(action)
     if kind is float or kind is bool:
         plain = action
     elif kind is int:
         plain = _whole(action)
-    elif kind is np.ndarray:
-        plain = _array(action)
+    elif kind is np.ndarray and action.dtype.kind in "biuf":
+        plain = action
     else:
-        plain = _spelled(action, 0, [0])
+        plain = _spelled(action, 0, [largest])
+    if type(plain) is np.ndarray and plain.nbytes > largest:
+        raise InvalidAction(f"an Action of {plain.nbytes} bytes; at most {largest} are allowed")
     try:
-        return wire.encode(plain)
+        body = wire.encode(plain)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidAction(f"an Action cannot be sent: {str(error)[:200]}") from None
+    if len(body) > largest:
+        raise InvalidAction(f"an Action of {len(body)} bytes; at most {largest} are allowed")
+    return body
 
 
-def _array(action: Any) -> Any:
-    if action.dtype.kind in "biuf":
-        return action
-    if action.dtype.kind == "U" and action.ndim == 0:
-        return str(action)
-    if action.dtype.kind == "O":
-        return _spelled(action.tolist(), 0, [0])
-    raise InvalidAction(f"expected numbers, found an array of {action.dtype}")
-
-
-def _spelled(value: Any, depth: int, count: list[int]) -> Any:
-    count[0] += 1
+def _spelled(value: Any, depth: int, left: list[int]) -> Any:
+    left[0] -= 1
     if depth > _DEEP:
         raise InvalidAction(f"an Action is nested deeper than {_DEEP} levels")
-    if count[0] > _MANY:
-        raise InvalidAction(f"an Action holds more than {_MANY} values")
+    if left[0] < 0:
+        raise InvalidAction("an Action holds more values than its space has room for")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -156,12 +154,23 @@ def _spelled(value: Any, depth: int, count: list[int]) -> Any:
     if isinstance(value, np.generic):
         return _spelled_generic(value)
     if isinstance(value, np.ndarray):
-        return _array(np.asarray(value))
+        return _spelled_array(np.asarray(value), depth, left)
     if isinstance(value, list | tuple):
-        return [_spelled(member, depth + 1, count) for member in value]
+        return [_spelled(member, depth + 1, left) for member in value]
     if isinstance(value, Mapping):
-        return {_key(key): _spelled(member, depth + 1, count) for key, member in value.items()}
-    return _converted(value)
+        return {_key(key): _spelled(member, depth + 1, left) for key, member in value.items()}
+    return _converted(value, depth, left)
+
+
+def _spelled_array(array: Any, depth: int, left: list[int]) -> Any:
+    if array.dtype.kind in "biuf":
+        left[0] -= array.size
+        return array
+    if array.dtype.kind == "U" and array.ndim == 0:
+        return str(array)
+    if array.dtype.kind == "O":
+        return _spelled(array.tolist(), depth + 1, left)
+    raise InvalidAction(f"expected numbers, found an array of {array.dtype}")
 
 
 def _whole(value: int) -> int:
@@ -182,15 +191,11 @@ def _key(key: Any) -> str:
     raise InvalidAction(f"the keys of an Action are strings, found {type(key).__name__}")
 
 
-def _converted(value: Any) -> Any:
+def _converted(value: Any, depth: int, left: list[int]) -> Any:
     """What offers itself as an array (`__array__`) is taken at its word; the result is checked like any other."""
-    name = type(value).__name__
     if not hasattr(value, "__array__"):
-        raise InvalidAction(f"expected numbers, lists, arrays, text or a dict, found {name}")
-    array = np.asarray(value)
-    if array.dtype.kind == "O":
-        raise InvalidAction(f"expected numbers, found {name}, which makes an array of objects")
-    return _array(array)
+        raise InvalidAction(f"expected numbers, lists, arrays, text or a dict, found {type(value).__name__}")
+    return _spelled_array(np.asarray(value), depth + 1, left)
 
 
 def action_reader(space: Space, *, clip: bool) -> Callable[[bytes], tuple[Any, bool]]:

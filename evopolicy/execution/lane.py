@@ -101,6 +101,11 @@ class Lane:
         self._refused: BaseException | None = None
         """What the Environment raised before the Episode began."""
 
+    @property
+    def ending(self) -> bool:
+        """Whether the wire is closed and how the process ended is not known yet."""
+        return self._ending_since > 0
+
     # --- start ---------------------------------------------------------------------------------------------------
 
     def start(self, make: Callable[[], Environment], trace: Path | None) -> None:

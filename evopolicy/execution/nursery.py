@@ -144,8 +144,13 @@ def _template(
         Template(control, stage, request.scratches).serve()
     except BaseException:
         with contextlib.suppress(OSError):
-            control.send(BROKEN + traceback.format_exc(limit=-3)[-2000:].encode())
+            _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode())
     os._exit(1)
+
+
+def _tell(control: socket.socket, message: bytes) -> None:
+    """Send by a plain write: the filter lets nobody in here call anything of sockets but what passes descriptors."""
+    os.write(control.fileno(), message)
 
 
 class Template:
@@ -175,7 +180,7 @@ class Template:
                 self._released.add(pid)
                 self._reap()
             else:
-                self._control.send(STATUS + msgspec.msgpack.encode(self._status(pid)))
+                _tell(self._control, STATUS + msgspec.msgpack.encode(self._status(pid)))
 
     def _end_all(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -223,4 +228,4 @@ class Template:
             os.rmdir(scratch)  # noqa: PTH106 (once per Episode: no Path object)
         except OSError:
             # Not empty: the worker removes it, who may also change the modes of what lies in it.
-            self._control.send(LEFT + scratch.rpartition("/")[2].encode())
+            _tell(self._control, LEFT + scratch.rpartition("/")[2].encode())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evopolicy.execution.syscalls import NUMBERS
 
-_PDEATHSIG, _NO_NEW_PRIVILEGES, _SUBREAPER = 1, 38, 36
+_PDEATHSIG, _DUMPABLE, _NO_NEW_PRIVILEGES, _SUBREAPER = 1, 4, 38, 36
 _CAPABILITY_VERSION = 0x20080522
 _NO_RANDOM_ADDRESSES = 0x0040000
 
@@ -54,6 +54,11 @@ def signal_with_parent(parent: int, number: signal.Signals) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
     _prctl(_SUBREAPER, 1)
+
+
+def leave_no_core() -> None:
+    """Write no core when this process crashes, whatever handler the machine has, and let nobody of its user trace it."""
+    _prctl(_DUMPABLE, 0)
 
 
 _FORK = ctypes.PyDLL(None).fork

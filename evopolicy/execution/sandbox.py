@@ -78,6 +78,7 @@ def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
 def lay_child(config: SandboxConfig, laid: Laid, scratch: str) -> None:
     """Confine this process, an Episode's own, to its scratch folder; no new processes, limits on what it may use."""
     lay_limits(config, laid)
+    process.leave_no_core()
     if config.landlock_abi:
         ruleset = landlock.Ruleset(config.landlock_abi)
         for fd, rights in laid.open_roots:

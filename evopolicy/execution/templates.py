@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class Nursery:
         self._plan = plan
         self._packages = frozenset(packages)
         self._templates = 0
+        self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="evopolicy-sweep")
         name = f"nursery-{os.getpid()}"
         (Path(plan.held) / name).write_bytes(msgspec.msgpack.encode(config))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -98,7 +100,7 @@ class Nursery:
                 socket.send_fds(self._control, [msgspec.msgpack.encode(request)], [theirs.fileno()])
             except OSError as error:
                 raise ExecutionError(f"the sandbox's interpreter ended: {error}") from error
-        return Template(ours, Path(self._plan.held) / scratches)
+        return Template(ours, Path(self._plan.held) / scratches, self._sweeper)
 
     def close(self) -> None:
         self._control.close()
@@ -107,6 +109,10 @@ class Nursery:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def swept(self) -> None:
+        """Wait until what Episodes left is removed."""
+        self._sweeper.shutdown()
 
 
 def _environment() -> dict[str, str]:
@@ -124,10 +130,11 @@ def _environment() -> dict[str, str]:
 class Template:
     """A running template: forks an Episode's process when asked."""
 
-    def __init__(self, control: socket.socket, scratches: Path) -> None:
+    def __init__(self, control: socket.socket, scratches: Path, sweeper: Executor) -> None:
         control.setblocking(False)
         self.control = control
         self._scratches = scratches
+        self._sweeper = sweeper
         self.lost = ""
         """Why it ended, once it did."""
 
@@ -174,7 +181,8 @@ class Template:
             if message[:1] == STATUS:
                 yield msgspec.msgpack.decode(message[1:], type=Ended)
             elif message[:1] == LEFT:
-                remove(self._scratches / message[1:].decode())
+                # Beside the Episodes: a scratch folder can hold a million files.
+                self._sweeper.submit(remove, self._scratches / message[1:].decode())
             elif message[:1] == BROKEN:
                 self.lost = message[1:].decode("utf-8", "replace")
 
@@ -184,7 +192,7 @@ class Template:
 
     def clear(self) -> None:
         """Remove what its Episodes left, once it is gone."""
-        remove(self._scratches)
+        self._sweeper.submit(remove, self._scratches)
 
 
 def kill(pid: int) -> None:

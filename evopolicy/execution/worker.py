@@ -83,7 +83,7 @@ class Worker:
 
     def _check(self, lane: Lane, now: float) -> None:
         # An answer that is there already is no answer that is late, however long this worker was busy.
-        if not select.select([lane.wire.sock], [], [], 0)[0]:
+        if lane.ending or not select.select([lane.wire.sock], [], [], 0)[0]:
             lane.check(now)
 
     def close(self) -> None:
@@ -92,8 +92,9 @@ class Worker:
             self._template.close()
         if self._nursery is not None:
             self._nursery.close()
-        if self._template is not None:
-            self._template.clear()
+            if self._template is not None:
+                self._template.clear()
+            self._nursery.swept()
 
     # --- the Host ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,6 @@
+"""Never makes its Policy."""
+
+
+def make_policy(context):
+    while True:
+        pass

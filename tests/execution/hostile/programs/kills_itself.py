@@ -1,0 +1,18 @@
+"""Kills its own process."""
+
+import os
+import signal
+
+
+def attack():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def make_policy(context):
+    return Hostile()
+
+
+class Hostile:
+    def act(self, observation):
+        attack()
+        return 1

@@ -1,0 +1,175 @@
+"""Programs written to break out: each ends in the right row of the failure table, and nothing else is harmed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evopolicy.execution.engine import LocalExecutor
+from evopolicy.kernel.evaluation import Outcome
+from evopolicy.kernel.ports import Isolation, Limits
+from tests.execution import toys
+
+PROGRAMS = Path(__file__).parent / "programs"
+LIMITS = Limits(
+    act_seconds=0.5,
+    episode_seconds=1.5,
+    memory_bytes=256 << 20,
+    output_bytes=2048,
+    scratch_bytes=4 << 20,
+    step_seconds=60.0,
+    stall_factor=8.0,
+)
+
+# What an Episode of each Program ends with: '' where it is played to its end. One of several where the way it dies
+# depends on the machine (which of two limits is met first).
+ENDS: dict[str, tuple[str, ...]] = {
+    "aborts": ("died",),
+    "busy_act": ("act_time",),
+    "busy_episode": ("episode_time",),
+    "busy_import": ("act_time",),
+    "busy_make_policy": ("act_time",),
+    "busy_reset": ("act_time",),
+    "busy_threads": ("act_time",),
+    "changes_files": ("",),
+    "closes_output": ("",),
+    "daemon": ("",),
+    "deep_folders": ("", "act_time"),
+    "deep_recursion": ("exception",),
+    "deeper_recursion": ("died", "memory", "act_time"),
+    "endless_exception": ("exception",),
+    "enormous_action": ("invalid_action",),
+    "executes": ("",),
+    "exits": ("died",),
+    "fills_scratch": ("exception",),
+    "fork_bomb": ("",),
+    "imports_simulators": ("",),
+    "infinite_action": ("invalid_action",),
+    "kills_itself": ("died",),
+    "leaves_files": ("",),
+    "locks": ("",),
+    "looks_around": ("",),
+    "lying_array": ("invalid_action",),
+    "lying_index": ("invalid_action",),
+    "lying_length": ("invalid_action",),
+    "memory_at_once": ("memory",),
+    "memory_bomb": ("memory",),
+    "memory_shared": ("memory",),
+    "nested_action": ("invalid_action",),
+    "opens_many": ("exception",),
+    "patches": ("", "exception", "protocol", "died"),
+    "print_much": ("",),
+    "ptrace": ("",),
+    "raises_limits": ("",),
+    "raising_array": ("exception",),
+    "reads_files": ("",),
+    "shared_memory": ("",),
+    "signals": ("",),
+    "silent_exception": ("exception",),
+    "sleep": ("stalled",),
+    "sockets": ("",),
+    "stop_itself": ("stalled",),
+    "thread_bomb": ("", "memory", "act_time", "exception"),
+    "wire_closed": ("protocol",),
+    "wire_flood": ("protocol",),
+    "wire_garbage": ("protocol",),
+    "wire_oversized": ("protocol",),
+    "wire_replaced": ("protocol",),
+    "wire_sends_descriptors": ("",),
+    "wire_truncated": ("protocol",),
+    "wire_unasked": ("protocol",),
+    "x32_calls": ("",),
+}
+# `none` holds nothing back; the limits of an Episode are kept there too.
+AT_NONE = {"busy_act", "exits", "kills_itself", "memory_bomb", "sleep", "wire_garbage", "wire_closed", "fills_scratch"}
+PHASES = {"busy_import": "import", "busy_make_policy": "make_policy", "busy_reset": "reset"}
+WITH_LIMIT = {"act_time", "episode_time", "memory", "stalled"}
+
+
+@pytest.fixture
+def hostile_engine(make_engine: Callable[..., LocalExecutor], level: Isolation) -> LocalExecutor:
+    return make_engine(isolation=level, limits=LIMITS, steps=5)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Callable[[str], Path]:
+    def make(name: str) -> Path:
+        folder = tmp_path / "program"
+        folder.mkdir()
+        shutil.copy(PROGRAMS / f"{name}.py", folder / "policy.py")
+        secret = tmp_path / "record.json"
+        secret.write_text("pool secret")
+        (folder / "secrets.txt").write_text(str(secret))
+        return folder
+
+    return make
+
+
+def test_every_hostile_program_has_its_outcome() -> None:
+    assert {path.stem for path in PROGRAMS.glob("*.py")} == set(ENDS)
+
+
+@pytest.mark.parametrize("name", sorted(ENDS))
+def test_a_hostile_program_ends_in_its_row(
+    hostile_engine: LocalExecutor, level: Isolation, hostile: Callable[[str], Path], name: str
+) -> None:
+    if level == "none" and name not in AT_NONE:
+        pytest.skip(f"isolation 'none' does not hold back '{name}'")
+    if name == "deep_recursion" and sys.version_info >= (3, 14):
+        pytest.skip("Python counts recursion differently")
+    for result in hostile_engine.evaluate(hostile(name), toys.episodes(2)):
+        assert result.fault is None
+        assert result.outcome is not None
+        _check(result.outcome, name)
+
+
+def _check(outcome: Outcome, name: str) -> None:
+    failure = outcome.failure
+    kind = failure.kind if failure else ""
+    assert kind in ENDS[name], failure
+    assert "ESCAPED" not in outcome.output.text, outcome.output.text
+    assert len(outcome.output.text) < LIMITS.output_bytes + 200
+    if failure is None:
+        assert (outcome.ending, outcome.length) == ("terminated", 5)
+        return
+    assert failure.phase == PHASES.get(name, "act")
+    assert 0 < len(failure.message) < 2000 and len(failure.traceback) < 20_000
+    assert (failure.limit is not None) == (failure.kind in WITH_LIMIT) or name in ("fills_scratch", "opens_many")
+
+
+def test_the_other_episodes_of_an_evaluation_are_unharmed(
+    hostile_engine: LocalExecutor, hostile: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """One Program, hostile by seed: every second Episode kills, floods, bombs or hangs."""
+    folder = hostile("sleep")
+    (folder / "policy.py").write_text(
+        "import os, random\n"
+        "from importlib import import_module\n"
+        "def make_policy(context):\n"
+        "    bad = context.seed % 2\n"
+        "    name = ['wire_flood', 'memory_bomb', 'exits', 'busy_act', 'aborts'][context.seed % 5]\n"
+        "    return import_module(name).make_policy(context) if bad else Calm()\n"
+        "class Calm:\n"
+        "    def act(self, observation): return 1\n"
+    )
+    for path in PROGRAMS.glob("*.py"):
+        shutil.copy(path, folder)
+    results = hostile_engine.evaluate(folder, toys.episodes(16))
+    calm = [result.outcome for result in results if result.index % 2 == 0]
+    expected = hostile_engine.evaluate(_calm(tmp_path), toys.episodes(16))
+    assert calm == [result.outcome for result in expected if result.index % 2 == 0]
+    ends = {result.index: result.outcome and result.outcome.failure for result in results if result.index % 2}
+    assert all(ends.values()), [result for result in results if not ends.get(result.index, True)]
+
+
+def _calm(tmp_path: Path) -> Path:
+    folder = tmp_path / "calm"
+    folder.mkdir()
+    (folder / "policy.py").write_text(
+        "def make_policy(context): return Calm()\nclass Calm:\n    def act(self, observation): return 1\n"
+    )
+    return folder
