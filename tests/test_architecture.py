@@ -1,0 +1,125 @@
+"""The import rule, the layers, and the sizes the design sets."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MOST_LINES_OF_A_MODULE = 400
+MOST_LINES_OF_A_FUNCTION = 45
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "managers", "manager", "core", "registry", "common", "misc"}
+SIBLINGS = ("authoring", "session", "agents", "execution", "tracking", "analysis")
+
+
+def modules(*folders: str) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [path for path in found if "programs" not in path.parts]
+
+
+SOURCES = modules("evopolicy", "hydra_plugins", "scripts", *(
+    str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("benchmarks/*/src"))
+))  # fmt: skip
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def loaded(statement: str) -> set[str]:
+    """The modules in memory after `statement` in a fresh interpreter."""
+    text = f"import json, sys\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+# --- imports -------------------------------------------------------------------------------------------------------
+
+
+def test_the_kernel_imports_only_the_standard_library_numpy_and_msgspec() -> None:
+    """Dynamic imports included, which import-linter cannot see."""
+    names = [f"evopolicy.kernel.{path.stem}" for path in modules("evopolicy/kernel") if path.stem != "__init__"]
+    before, after = loaded("import numpy, msgspec"), loaded(f"import {', '.join(names)}")
+    assert set(names) <= after
+    tops = {module.partition(".")[0] for module in after - before}
+    assert {top for top in tops if top not in sys.stdlib_module_names} <= {"evopolicy", "numpy", "msgspec"}
+    ours = {module for module in after if module.startswith("evopolicy.")}
+    assert {module for module in ours if not module.startswith("evopolicy.kernel")} == set()
+
+
+@pytest.mark.parametrize("sibling", SIBLINGS)
+def test_a_sibling_imports_no_other_sibling(sibling: str) -> None:
+    after = loaded(f"import evopolicy.{sibling}")
+    found = {module.split(".")[1] for module in after if module.startswith("evopolicy.")}
+    assert found <= {"kernel", sibling}
+
+
+def test_importing_the_package_does_no_work() -> None:
+    heavy = {"numpy", "gymnasium", "mlflow", "hydra", "omegaconf", "pandas", "mujoco", "msgspec", "matplotlib"}
+    assert loaded("import evopolicy") & heavy == set()
+
+
+@pytest.mark.slow
+def test_the_layers_hold() -> None:
+    """Exactly what the checks before a change run."""
+    tool = Path(sys.executable).with_name("lint-imports")
+    if not tool.exists():
+        pytest.skip("import-linter is not installed")
+    done = subprocess.run([tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-1_000:]
+
+
+# --- names and sizes -----------------------------------------------------------------------------------------------
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    """A helper lies beside its user."""
+    stems = {part.removesuffix(".py") for path in SOURCES for part in path.relative_to(ROOT).parts}
+    assert stems & FORBIDDEN_NAMES == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_module_stays_within_the_designs_size(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES_OF_A_MODULE
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_function_stays_within_the_designs_size(path: Path) -> None:
+    long = {
+        node.name: lines
+        for node in functions(ast.parse(path.read_text()))
+        if (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
+    }
+    assert long == {}
+
+
+# --- habits --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.read_text().strip()], ids=name)
+def test_a_module_says_what_it_is_and_leaves_nothing_for_later(path: Path) -> None:
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text))
+    assert re.findall(r"\b(TODO|FIXME|XXX)\b", text) == []
+
+
+@pytest.mark.parametrize("path", modules("evopolicy/kernel"), ids=name)
+def test_the_kernel_reads_no_pickle_and_evaluates_no_text(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert called & {"eval", "exec", "compile", "__import__"} == set()
+    assert imported & {"pickle", "marshal", "shelve", "dill"} == set()
