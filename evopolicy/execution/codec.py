@@ -113,7 +113,7 @@ def _restorer(space: Space) -> Callable[[Any], Any]:
 
 
 def encode_action(action: Any, largest: int) -> bytes:
-    """Any natural Python or NumPy spelling, as it is. Raises InvalidAction for what has none or more than `largest` bytes.
+    """Any natural Python or NumPy spelling, as it is. Raises InvalidAction for others and above `largest` bytes.
 
     What is no array or number is copied first, counted as it is read: nothing an object says of itself is believed.
     """

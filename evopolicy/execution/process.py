@@ -57,7 +57,7 @@ def adopt_orphans() -> None:
 
 
 def leave_no_core() -> None:
-    """Write no core when this process crashes, whatever handler the machine has, and let nobody of its user trace it."""
+    """Write no core when this process crashes, whatever handler the machine has; nobody of its user may trace it."""
     _prctl(_DUMPABLE, 0)
 
 

@@ -83,7 +83,7 @@ class Worker:
 
     def _check(self, lane: Lane, now: float) -> None:
         # An answer that is there already is no answer that is late, however long this worker was busy.
-        if lane.ending or not select.select([lane.wire.sock], [], [], 0)[0]:
+        if lane.process.ending or not select.select([lane.process.wire.sock], [], [], 0)[0]:
             lane.check(now)
 
     def close(self) -> None:
@@ -127,8 +127,8 @@ class Worker:
             self._say(EpisodeLost(job, str(error)))
             return
         self._lanes.add(lane)
-        self._watch(lane.wire.sock.fileno(), lambda event: self._on_wire(lane, event))
-        self._watch(lane.output.fd, lambda _event: self._on_output(lane))
+        self._watch(lane.process.wire.sock.fileno(), lambda event: self._on_wire(lane, event))
+        self._watch(lane.process.output.fd, lambda _event: self._on_output(lane))
 
     def _render(self, job: PictureJob) -> None:
         try:
@@ -153,14 +153,14 @@ class Worker:
         return template
 
     def _on_template(self, template: Template) -> None:
-        lanes = {lane.local_pid: lane for lane in self._lanes if lane.template is template}
+        lanes = {lane.process.local_pid: lane for lane in self._lanes if lane.process.template is template}
         try:
             for ended in template.messages():
                 lane = lanes.get(ended.pid)
                 if lane is not None:
                     lane.on_ended(ended)
         except EOFError:
-            for lane in [lane for lane in self._lanes if lane.template is template]:
+            for lane in [lane for lane in self._lanes if lane.process.template is template]:
                 lane.on_template_lost()
             self._drop_template(template)
 
@@ -189,24 +189,24 @@ class Worker:
 
     def _on_output(self, lane: Lane) -> None:
         if not lane.on_output():
-            self._forget(lane.output.fd)
+            self._forget(lane.process.output.fd)
 
     def writable(self, lane: Lane, wanted: bool) -> None:
-        self._poll.modify(lane.wire.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+        self._poll.modify(lane.process.wire.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def forget(self, lane: Lane, *, wire_only: bool = False) -> None:
-        self._forget(lane.wire.sock.fileno())
+        self._forget(lane.process.wire.sock.fileno())
         if not wire_only:
-            self._forget(lane.output.fd)
+            self._forget(lane.process.output.fd)
 
     def done(self, lane: Lane, result: EpisodeResult | None, lost: str) -> None:
         self._lanes.discard(lane)
-        lane.wire.sock.close()
+        lane.process.wire.sock.close()
         environment = self._checks.pop(lane.job, None)
         if result is None:
             self._say(EpisodeLost(lane.job, lost))
         elif environment is not None:
-            report = sampled.report(result, environment, lane.slowest, self._config.limits)
+            report = sampled.report(result, environment, lane.process.slowest, self._config.limits)
             self._say(CheckDone(lane.job, report))
         else:
             self._say(EpisodeDone(lane.job, result))

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Crashes its interpreter."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Never makes its Policy."""
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Lets other threads use the time."""
 
 import threading

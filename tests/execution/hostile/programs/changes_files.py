@@ -1,3 +1,4 @@
+# ruff: noqa
 """Changes files, their modes, times and attributes."""
 
 import ctypes

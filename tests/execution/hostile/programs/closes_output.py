@@ -1,3 +1,4 @@
+# ruff: noqa
 """Closes its output and prints."""
 
 import os

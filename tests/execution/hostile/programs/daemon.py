@@ -1,3 +1,4 @@
+# ruff: noqa
 """Leaves a process behind that outlives the Episode."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Makes folders deeper than any path can name, and files in them."""
 
 import os

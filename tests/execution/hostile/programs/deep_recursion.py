@@ -1,3 +1,4 @@
+# ruff: noqa
 """Recurses without end."""
 
 

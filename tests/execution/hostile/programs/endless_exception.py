@@ -1,3 +1,4 @@
+# ruff: noqa
 """Raises an exception with an endless text and an endless chain."""
 
 

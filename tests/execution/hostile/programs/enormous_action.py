@@ -1,3 +1,4 @@
+# ruff: noqa
 """Answers with an enormous Action."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Runs other programs."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Ends its process."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Writes a file larger than its scratch folder may be."""
 
 

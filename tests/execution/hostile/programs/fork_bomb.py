@@ -1,3 +1,4 @@
+# ruff: noqa
 """Starts processes as fast as it can."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Imports what would let it look into the Environment."""
 
 import importlib

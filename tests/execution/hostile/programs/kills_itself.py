@@ -1,3 +1,4 @@
+# ruff: noqa
 """Kills its own process."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Leaves files wherever it can and looks for those of other Episodes."""
 
 import glob

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Locks and watches files that other Episodes use, to tell them something."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Looks at what it was given beside its Program."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Answers with an object whose `__array__` lies."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Answers with an integer that lies about itself."""
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Keeps what it allocates."""
 
 kept = []

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Maps shared memory, which no private limit counts."""
 
 import mmap

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Answers with a list that holds itself."""
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Opens files until there can be no more."""
 
 kept = []

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Patches everything it finds in its process."""
 
 import builtins

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Prints without end in sight."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Traces, reads and limits its template."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Raises its own limits."""
 
 import resource

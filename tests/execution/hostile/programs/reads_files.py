@@ -1,3 +1,4 @@
+# ruff: noqa
 """Reads what is not its own."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Makes memory and queues that others could open."""
 
 import ctypes

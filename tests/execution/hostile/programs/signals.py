@@ -1,3 +1,4 @@
+# ruff: noqa
 """Signals its template, its siblings and everybody else."""
 
 import ctypes

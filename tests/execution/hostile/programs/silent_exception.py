@@ -1,3 +1,4 @@
+# ruff: noqa
 """Raises an exception whose text cannot be made."""
 
 

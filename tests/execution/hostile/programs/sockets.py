@@ -1,3 +1,4 @@
+# ruff: noqa
 """Opens sockets of every family, abstract ones too."""
 
 import ctypes

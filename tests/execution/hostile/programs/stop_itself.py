@@ -1,3 +1,4 @@
+# ruff: noqa
 """Stops its own process."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Starts threads until there can be no more."""
 
 import threading

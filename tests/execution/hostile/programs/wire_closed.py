@@ -1,3 +1,4 @@
+# ruff: noqa
 """Closes the wire and goes on."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Floods the wire and waits."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Writes bytes that are no frame to the wire."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Announces a frame of four gigabytes."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Puts another file in the place of the wire."""
 
 import os

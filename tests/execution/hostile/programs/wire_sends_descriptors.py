@@ -1,3 +1,4 @@
+# ruff: noqa
 """Sends descriptors over the wire."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Writes half a frame and answers behind it."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Answers questions that were not asked."""
 
 import os

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Calls the kernel by its other tables."""
 
 import ctypes

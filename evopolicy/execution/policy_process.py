@@ -1,0 +1,172 @@
+"""The process of one Episode's Policy, as its worker has it: asked, timed from outside, ended."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import NamedTuple
+
+from evopolicy.execution.frames import EXIT_WIRE, HEAD, Wire
+from evopolicy.execution.nursery import Ended
+from evopolicy.execution.output import Capture
+from evopolicy.execution.templates import Template, kill
+from evopolicy.kernel import wire
+from evopolicy.kernel.evaluation import FailureKind
+from evopolicy.kernel.ports import Limits
+
+SETUP_SECONDS = 60.0
+# How long a process that closed its wire may take to end before it counts as one that closed it on purpose.
+_ENDING_SECONDS = 1.0
+_CREDENTIALS = struct.Struct("3i")
+_SIGXCPU = 24
+_MOST = 0.8
+_FRAME_ROOM = 1 << 16
+
+
+class Broke(NamedTuple):
+    """How a Policy broke off an Episode: what of a PolicyFailure the process shows."""
+
+    kind: FailureKind
+    message: str
+    limit: float | None = None
+
+
+class PolicyProcess:
+    """Asked one question at a time; its CPU time is the kernel's count, not its own word."""
+
+    def __init__(self, template: Template, limits: Limits, largest_action: int) -> None:
+        """Forks it. Raises ExecutionError where there is no template any more."""
+        sock, output = template.fork()
+        self.template = template
+        self.wire = Wire(sock, largest_action + _FRAME_ROOM)
+        self.output = Capture(output, limits.output_bytes)
+        self.local_pid = 0
+        """As the template numbers it; 0 until the process is ready, and once it is gone."""
+        self.slowest = 0.0
+        """CPU seconds of the longest call."""
+        self._limits = limits
+        self._pid = 0
+        self._clock = 0
+        self._number = 0
+        self._begun = self._mark = 0.0
+        self._asked = time.monotonic()
+        self._ending_since = 0.0
+
+    @property
+    def ending(self) -> bool:
+        """Whether the wire is closed and how the process ended is not known yet."""
+        return self._ending_since > 0
+
+    @property
+    def used(self) -> float:
+        """CPU seconds up to the last answer."""
+        return self._mark - self._begun
+
+    def greet(self) -> bool:
+        """Take its first frame; False while it is not there. Raises EOFError where the process ended instead."""
+        try:
+            data, ancillary, _, _ = self.wire.sock.recvmsg(64, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except BlockingIOError:
+            return False
+        except OSError:
+            data, ancillary = b"", []
+        if not data or not ancillary:
+            raise EOFError
+        # The kernel's word for who wrote it, in our own numbering even where the sandbox has another.
+        self._pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
+        self.local_pid = int(wire.decode(data[HEAD.size :]))
+        self.wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        # The clock that counts the CPU time of all threads of another process (clock_getcpuclockid).
+        self._clock = ~self._pid << 3 | 2
+        self._begun = self._mark = time.clock_gettime(self._clock)
+        return True
+
+    def ask(self, kind: int, body: bytes, tail: memoryview | None = None) -> None:
+        """Send the next question."""
+        self._number += 1
+        self._asked = time.monotonic()
+        self.wire.send(self._number, kind, body, tail)
+
+    def answer(self) -> tuple[int, bytes] | None:
+        """(kind, body) of the answer, None while it is not all there.
+
+        Raises EOFError once the wire is closed, WireError for what is no answer to the last question.
+        """
+        frame = self.wire.receive()
+        if frame is None:
+            return None
+        number, kind, body = frame
+        if number != self._number:
+            raise wire.WireError("it came before it was asked for")
+        return kind, body
+
+    def overspent(self, answered: bool, what: str) -> Broke | None:
+        """Whether the call `what` or the Episode used too much; with `answered` the next call is counted from now."""
+        now = time.clock_gettime(self._clock)
+        used, limits = now - self._mark, self._limits
+        if answered:
+            self._mark = now
+        if used > self.slowest:
+            self.slowest = used
+            if used > limits.act_seconds:
+                self._mark = now
+                text = f"{what} used more than {limits.act_seconds:g} s of CPU time"
+                return Broke("act_time", text, limits.act_seconds)
+        if now - self._begun > limits.episode_seconds:
+            self._mark = now
+            return self._over_episode()
+        return None
+
+    def _over_episode(self) -> Broke:
+        seconds = self._limits.episode_seconds
+        return Broke("episode_time", f"the Policy used more than {seconds:g} s of CPU time in the Episode", seconds)
+
+    def silent(self, now: float, what: str) -> Broke | None:
+        """Whether it has been silent for longer than any machine load explains."""
+        wall = self._limits.stall_factor * self._limits.act_seconds
+        if now - self._asked > wall:
+            return Broke("stalled", f"{what} gave no answer within {wall:g} s of wall time", wall)
+        return None
+
+    def late(self, now: float) -> bool:
+        """Whether it should have been ready by now."""
+        return now - self._asked > SETUP_SECONDS
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def closed(self) -> None:
+        """Its wire is closed: ask the template how it ended; the answer comes as `Ended`."""
+        self._ending_since = time.monotonic()
+        self.template.ask(self.local_pid)
+
+    def lingering(self, now: float) -> Broke | None:
+        """A process that closed its wire and has not ended; asked for again until it is too long ago to be chance."""
+        if now - self._ending_since > _ENDING_SECONDS:
+            return Broke("protocol", "the Program closed the wire it is asked over")
+        self.template.ask(self.local_pid)
+        return None
+
+    def ended(self, how: Ended) -> Broke | None:
+        """What its end means; None while it lives."""
+        if how.alive:
+            return None
+        self.local_pid = 0
+        limits = self._limits
+        if how.code == -_SIGXCPU:
+            return self._over_episode()
+        if how.code == EXIT_WIRE:
+            return Broke("protocol", "the Program closed or broke the wire it is asked over")
+        if how.code < 0 and how.peak_bytes > _MOST * limits.memory_bytes:
+            text = f"over its memory of {limits.memory_bytes} bytes: its process was ended by signal {-how.code}"
+            return Broke("memory", text, limits.memory_bytes)
+        if how.code < 0:
+            return Broke("died", f"the Policy's process was ended by signal {-how.code}")
+        return Broke("died", f"the Policy's process exited with code {how.code}")
+
+    def kill(self) -> None:
+        """End it, where it is not ended yet; what it printed until now stays to be read. Idempotent."""
+        if self.local_pid:
+            kill(self._pid)
+            self.template.release(self.local_pid)
+            self.local_pid = 0

@@ -1,0 +1,156 @@
+"""Nothing of an engine is left: no process, no folder, after any end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evopolicy.execution.attendant import descendants
+from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.folders import HeldFolder
+from evopolicy.kernel.ports import Isolation
+from tests.execution import toys
+from tests.execution.conftest import LIMITS
+
+HOST = """
+    import sys
+    from pathlib import Path
+    from evopolicy.execution.engine import LocalExecutor
+    from evopolicy.kernel.ports import Limits
+    from tests.execution import toys
+    limits = Limits(60.0, 600.0, 1 << 30, 1000, 1 << 20, 600.0, 20.0)
+    engine = LocalExecutor(toys.reference(), limits, workers=2, isolation=sys.argv[1], allow_unisolated=True)
+    try:
+        engine.evaluate(Path(sys.argv[2]), toys.episodes(8))
+    finally:
+        engine.close()
+"""
+SLEEPS = """
+    import time
+    def make_policy(context): return Sleeps()
+    class Sleeps:
+        def act(self, observation):
+            open("left", "w").close()
+            time.sleep(600)
+"""
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
+    """Whether `condition` came true while it was asked again and again; nothing depends on how fast."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def running(pids: list[int]) -> list[int]:
+    """Those that are alive and no zombies."""
+    found = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in "ZX":
+            found.append(pid)
+    return found
+
+
+@pytest.fixture
+def host(level: Isolation, program: Callable[..., Path], tmp_path: Path) -> subprocess.Popen[bytes]:
+    """A Host in a process of its own, in the middle of an evaluation whose Policies sleep."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    started = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOST), level, str(program(SLEEPS))],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.DEVNULL,
+    )
+    assert wait_for(lambda: len(list(temporary.glob("*/scratch-*/*/left"))) == 8)
+    return started
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_of_a_host_that_is_killed_or_interrupted_goes_on(
+    host: subprocess.Popen[bytes], tmp_path: Path, number: signal.Signals
+) -> None:
+    started = descendants(host.pid)
+    assert len(started) >= 2 * 3 + 8
+    host.send_signal(number)
+    assert host.wait(60) != 0
+    assert wait_for(lambda: not running(started)), running(started)
+    HeldFolder("next", tmp_path / "tmp").close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_close_leaves_neither_processes_nor_folders(
+    level: Isolation, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = set(descendants(os.getpid()))
+    folder = program("""
+        def make_policy(context): return Writes()
+        class Writes:
+            def act(self, observation):
+                open("left", "w").close()
+                return 0
+    """)
+    with LocalExecutor(toys.reference(), LIMITS, workers=2, isolation=level, allow_unisolated=True) as engine:
+        engine.evaluate(folder, toys.episodes(8))
+        started = set(descendants(os.getpid())) - before
+        assert started and list(tmp_path.glob("evopolicy-engine-*"))
+    assert running(list(started)) == []
+    assert list(tmp_path.glob("evopolicy-*")) == []
+
+
+def test_scratch_folders_are_removed_while_the_evaluation_goes_on(
+    level: Isolation, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = program("""
+        def make_policy(context): return Writes()
+        class Writes:
+            def act(self, observation):
+                open("left", "w").close()
+                return 0
+    """)
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True) as engine:
+        engine.evaluate(folder, toys.episodes(12))
+        assert wait_for(lambda: not list(tmp_path.glob("evopolicy-engine-*/scratch-*/*")))
+
+
+def test_workers_outlive_the_thread_that_called_for_them(
+    make_engine: Callable[..., LocalExecutor], program: Callable[..., Path]
+) -> None:
+    engine, folder = make_engine(steps=2), program(SLEEPS.replace("time.sleep(600)", "return 0"))
+    seen: list[set[int]] = []
+
+    def evaluate() -> None:
+        before = set(descendants(os.getpid()))
+        assert all(result.outcome for result in engine.evaluate(folder, toys.episodes(2)))
+        seen.append(set(descendants(os.getpid())) - before)
+
+    for _ in range(2):
+        thread = threading.Thread(target=evaluate)
+        thread.start()
+        thread.join()
+    assert len(seen) == 2 and not any("worker" in _command(pid) for pid in seen[1])
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
