@@ -337,7 +337,8 @@ def _workspace(skills: Sequence[str]) -> str:
 
 {table(["path", "what it is"], rows)}
 
-Any folder of the workspace with a `policy.py` can be submitted, so you may keep several Programs side by side."""
+Any folder of the workspace with a `policy.py` can be submitted, so you may keep several Programs side by side.
+`python3` here is the interpreter Policies run in, with the same packages: try your code on Feedback you have saved."""
 
 
 def _rules(terms: TaskTerms) -> str:

@@ -172,6 +172,12 @@ BUDGETS = {
 }
 
 
+@pytest.fixture(scope="session")
+def host_in() -> Callable[..., Host]:
+    """Makes a Host in a folder, with a budget's name."""
+    return lambda folder, budget, **settings: Host(folder, BUDGETS[budget], **settings)
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Callable[..., Host]:
     """Makes a Host with a budget's name, in a folder of its own."""
