@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -78,15 +79,18 @@ def probe_level(level: Isolation) -> Probed:
 
 
 def _run_landlock() -> Probed:
-    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(dict.fromkeys((str(Path(__file__).resolve().parents[2]), *filter(None, sys.path))))
     command = [sys.executable, "-m", "evopolicy.execution.probe", *map(str, probe_paths())]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": root}, check=False, cwd="/"
+            command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": path}, check=False, cwd="/"
         )
         failed: list[str] = json.loads(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError):
-        return Probed("landlock", False, "the probe could not be run", _LANDLOCK_REMEDY)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Probed("landlock", False, f"the probe could not be run: {error}", _LANDLOCK_REMEDY)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return Probed("landlock", False, f"the probe could not be run: {last}", _LANDLOCK_REMEDY)
     if failed:
         return Probed("landlock", False, "; ".join(failed), _LANDLOCK_REMEDY)
     return Probed("landlock", True, f"Landlock ABI {landlock.abi()} with seccomp and resource limits")

@@ -142,11 +142,12 @@ def _start(control: int, shared: int, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _environment(shared: int) -> Mapping[str, str]:
-    root = str(Path(__file__).resolve().parents[2])
+    # What the Host can import its workers can, wherever it found it; they are told the exact list when they run.
+    path = dict.fromkeys((str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)))
     return {
         **os.environ,
         **process.ONE_THREAD,
-        "PYTHONPATH": root,
+        "PYTHONPATH": os.pathsep.join(path),
         "PYTHONHASHSEED": "0",
         "SDL_VIDEODRIVER": "dummy",
         "SDL_AUDIODRIVER": "dummy",

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evopolicy.execution import landlock, process, seccomp
-from evopolicy.kernel.ports import Isolation
 
 OPEN_FILES = 256
 _REPORT_ROOM = 64 << 20
@@ -24,7 +23,8 @@ _DEVICES = (
 class SandboxConfig:
     """What the Host settled for all templates of an engine. Paths are as the template sees them."""
 
-    level: Isolation
+    level: str
+    """One of `ports.ISOLATIONS`."""
     landlock_abi: int
     """0: Landlock is not used."""
     readable: tuple[str, ...]
