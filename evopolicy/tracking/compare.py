@@ -87,12 +87,10 @@ class Comparison:
     """By entry, best first."""
     agents: Mapping[str, Mapping[str, str]]
     """Tags 'agent', 'integration' and 'model' of each entry that has begun."""
-    time: float
+    changed: float
     """When what it says last changed; Unix seconds."""
-
-    @property
-    def settled(self) -> bool:
-        return all(cell.status in SETTLED for cell in self.sweep.cells)
+    ended: float | None = None
+    """When the last Run ended, once all cells are settled; Unix seconds."""
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
@@ -107,13 +105,19 @@ class Comparison:
         return f"{ranked} of {len(self.benchmarks)} Benchmarks (those complete for all entries)"
 
 
-def compare(sweep: Sweep, runs: Sequence[Run], time: float, rank: Rank) -> Comparison:
-    """The sweep as its `runs` stand at `time` (Unix seconds). What `rank` raises passes."""
+def compare(sweep: Sweep, runs: Sequence[Run], ended: Sequence[float], written: float, rank: Rank) -> Comparison:
+    """The sweep as its `runs` stand.
+
+    `ended` are the Unix seconds at which Runs ended, `written` those at which sweep.json was last written. What `rank`
+    raises passes.
+    """
+    settled = all(cell.status in SETTLED for cell in sweep.cells)
     return Comparison(
         sweep=sweep,
         ranks=rank(runs, sweep.cells),
         agents={run.record.entry: _agent(run) for run in runs},
-        time=time,
+        changed=max([*ended, written]),
+        ended=max(ended, default=written) if settled else None,
     )
 
 
@@ -167,7 +171,7 @@ def project_agent(comparison: Comparison, entry: str, rank: EntryRank) -> Projec
         identity=tags["identity"],
         status=_status(comparison, rank.failures),
         started=sweep.created,
-        ended=comparison.time if comparison.settled else None,
+        ended=comparison.ended,
         tags=clean_tags(mask(tags)),
         points=_points(comparison, values),
     )
@@ -193,7 +197,7 @@ def project_sweep(comparison: Comparison) -> Projection:
         identity=tags["identity"],
         status=_status(comparison, failed),
         started=sweep.created,
-        ended=comparison.time if comparison.settled else None,
+        ended=comparison.ended,
         tags=clean_tags(mask(tags)),
         points=_points(comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}),
         uploads=uploads(table),
@@ -209,14 +213,14 @@ def sweep_identity(sweep: str) -> str:
 
 
 def _status(comparison: Comparison, failed: int) -> str:
-    if not comparison.settled:
+    if comparison.ended is None:
         return "RUNNING"
     return "FAILED" if failed else "FINISHED"
 
 
 def _points(comparison: Comparison, values: Mapping[str, float | None]) -> tuple[Point, ...]:
     """At step 0, where MLflow draws bars; the later one of two is the one it shows."""
-    time = comparison.time
+    time = comparison.changed
     return tuple(Point(key, float(value), 0, time) for key, value in sorted(values.items()) if value is not None)
 
 

@@ -116,12 +116,14 @@ class RunLog:
 
     def _push_uploads(self, uploads: Sequence[Upload]) -> None:
         new = [u for u in uploads if self._uploaded.get(u.target) != (u.version, u.content)]
-        if not new:
-            return
+        if new:
+            self._call("logging artifacts", self._upload, new)
+            self.consider_uploaded(new)
+
+    def _upload(self, uploads: Sequence[Upload]) -> None:
         with tempfile.TemporaryDirectory(prefix="evopolicy-tracking-") as folder:
-            stage(new, Path(folder))
-            self._call("logging artifacts", self._client.log_artifacts, self.run_id, folder)
-        self.consider_uploaded(new)
+            stage(uploads, Path(folder))
+            self._client.log_artifacts(self.run_id, folder)
 
     def _push_status(self, projection: Projection) -> None:
         end = None if projection.ended is None else round(projection.ended * 1000)

@@ -128,8 +128,19 @@ def _tags(record: RunRecord, state: RunState, result: ResultState) -> dict[str, 
         "terminal_reason": state.agent_ended,
         "valid": "" if result.valid is None else str(result.valid).lower(),
         "reasons": ", ".join(dict.fromkeys((*state.handoff_reasons, *result.reasons))),
+        "mlflow.note.content": _note(result),
     }
     return clean_tags(mask(tags))
+
+
+def _note(result: ResultState) -> str:
+    """The result in one sentence, for the top of the run's page."""
+    measured = result.assessment
+    if measured is None:
+        return ""
+    error = "" if measured.standard_error is None else f" ± {measured.standard_error:.3g}"
+    program = f"Submission {result.selected_submission}" if result.selected_submission else "the initial Program"
+    return f"Held-out score **{measured.mean:.6g}**{error} over {measured.episodes} Episodes, with {program}."
 
 
 def clean_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from evopolicy.kernel.errors import RecordError, TrackingError
 from evopolicy.kernel.journal import JOURNAL, Event, read_journal, write_durably
 from evopolicy.kernel.record import Run, RunRecord, read_record
 from evopolicy.kernel.state import fold
-from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
+from evopolicy.kernel.sweep import SWEEP, Sweep
 from evopolicy.tracking.compare import Comparison, Rank, colours, compare, project_agent, project_sweep, sweep_tag
 from evopolicy.tracking.log import RunLog, open_run
 from evopolicy.tracking.masking import mask, mask_uri
@@ -102,13 +102,16 @@ class CellTracker:
     def push(
         self, followed: Followed, *, parent: str = "", tags: Mapping[str, str] | None = None, failed: str | None = None
     ) -> None:
-        """Bring one cell up to its journal. `failed`: why its sweep calls it failed. Raises TrackingError."""
+        """Bring one cell up to its journal. `failed`: why its sweep calls it failed.
+
+        Raises TrackingError for the store's fault, RecordError for the record's.
+        """
         if followed.record is None:
             return
         shown = (tuple(sorted((tags or {}).items())), failed)
         if followed.lines == len(followed.events) and followed.shown == shown:
             return
-        projection = project_cell(followed.folder, followed.record, followed.events, bulk=self._bulk)
+        projection = self._project(followed, followed.record, len(followed.events))
         if failed is not None and projection.status == "RUNNING":
             projection = _broken_off(projection, followed, failed)
         try:
@@ -121,9 +124,12 @@ class CellTracker:
             self._whole.add(followed.folder)
             followed.log = None
 
-    @property
-    def _bulk(self) -> bool:
-        return self.tracking.artifacts == "full"
+    def _project(self, followed: Followed, record: RunRecord, lines: int) -> Projection:
+        bulk = self.tracking.artifacts == "full"
+        try:
+            return project_cell(followed.folder, record, followed.events[:lines], bulk=bulk)
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise RecordError(f"{followed.folder}: cannot be read ({error!r})") from error
 
     def _bring(self, followed: Followed, projection: Projection, parent: str, tags: Mapping[str, str]) -> None:
         log = followed.log or self._open(followed, projection, parent)
@@ -145,7 +151,7 @@ class CellTracker:
         same = log.tags.get(ARTIFACTS) == self.tracking.artifacts
         followed.lines = int(lines) if lines.isdigit() and same and not self._rebuild else 0
         if 0 < followed.lines < len(followed.events) and followed.record is not None:
-            before = project_cell(followed.folder, followed.record, followed.events[: followed.lines], bulk=self._bulk)
+            before = self._project(followed, followed.record, followed.lines)
             log.consider_uploaded(before.uploads)
         return log
 
@@ -191,7 +197,10 @@ class SweepTracker:
             self._logs.clear()
             self.worth_retrying = True
             missing.append(str(error))
-        self._state.write(self._folder)
+        try:
+            self._state.write(self._folder)
+        except OSError as error:
+            missing.append(f"{self._folder / STATE}: cannot be written ({error.strerror})")
         return tuple(dict.fromkeys(missing))
 
     def _refresh(self, sweep: Sweep) -> list[str]:
@@ -224,27 +233,26 @@ class SweepTracker:
         """Cells that failed before go last, so that one the store refuses holds up no other."""
         colour = colours(sweep)
         in_a_row = 0
+        broken: list[str] = []
         for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[c.run].error)):
             followed = self._followed[cell.run]
             tags = {"sweep": sweep.name, sweep_tag(sweep.name): "true", "mlflow.runColor": colour[cell.entry]}
             failed = cell.error if cell.status == "failed" else None
             if in_a_row >= _IN_A_ROW:
-                followed.error = followed.error or "the store did not answer"
+                followed.error = followed.error or ("the store did not answer" if followed.record else "")
                 continue
             try:
                 self._cells.push(followed, parent=parent, tags=tags, failed=failed)
                 in_a_row = 0
             except TrackingError as error:
                 followed.error, in_a_row = str(error), in_a_row + 1
+            except RecordError as error:
+                broken.append(f"{cell.run}: {error}")
             if followed.run_id:
                 self._state.cells[cell.run] = followed.run_id
-        behind = [f"{cell.run}: {self._followed[cell.run].error}" for cell in sweep.cells if self._behind(cell)]
+        behind = [f"{run}: {followed.error}" for run, followed in self._followed.items() if followed.error]
         self.worth_retrying = bool(behind)
-        return behind
-
-    def _behind(self, cell: Cell) -> bool:
-        followed = self._followed[cell.run]
-        return bool(followed.error) and followed.record is not None
+        return behind + broken
 
     def _drop_former(self, sweep: Sweep) -> None:
         """A sweep that was defined anew under its name: what is no cell of it any more leaves its views."""
@@ -266,9 +274,9 @@ class SweepTracker:
         now = (statuses, tuple(sorted(ended)), len(runs))
         if now == self._compared:
             return []
-        written = max([*ended, (self._folder / SWEEP).stat().st_mtime])
         try:
-            comparison = compare(sweep, runs, written, self._rank)
+            written = (self._folder / SWEEP).stat().st_mtime
+            comparison = compare(sweep, runs, ended, written, self._rank)
         except Exception as error:
             return [f"rank scores of {sweep.name}: {error}"]
         for entry, rank in comparison.ranks.items():

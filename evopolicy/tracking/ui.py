@@ -27,7 +27,7 @@ from evopolicy.tracking.views import plain_link, save_views, view_key, view_link
 _LOOPBACK = "127.0.0.1"
 _NAME = "evopolicy.localhost"
 """What browsers resolve to loopback by themselves. Under the usual names MLflow opens its assistant over the charts."""
-_START_SECONDS = 180.0
+_START_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,7 @@ def test_the_rank_table_is_an_artifact_of_the_sweep(
     assert "| cma\\_es |" in sweep.tags["mlflow.note.content"]
 
 
-def test_it_follows_a_growing_run_to_its_end(
-    output: Path, store: Store, records: Any, rank: Any, dump: Dump
-) -> None:
+def test_it_follows_a_growing_run_to_its_end(output: Path, store: Store, records: Any, rank: Any, dump: Dump) -> None:
     folder = records.write_run(output, until="opened")
     records.write_cells(output, "grow", [records.cell_of(output, folder, "running")])
     seen: list[tuple[str, int]] = []
@@ -282,7 +280,7 @@ def test_a_cell_that_failed_is_failed_and_says_why(
 
 
 def test_a_corrupt_record_is_reported_and_holds_up_no_other(
-    output: Path, store: Store, make_sweep: Callable[..., Sweep], rank: Any, dump: Dump
+    output: Path, make_sweep: Callable[..., Sweep], rank: Any
 ) -> None:
     sweep = make_sweep(seeds=1)
     (output / sweep.cells[1].run / "record.json").write_text("{")
@@ -293,7 +291,7 @@ def test_a_corrupt_record_is_reported_and_holds_up_no_other(
 
 
 def test_rank_scores_that_cannot_be_computed_leave_the_cells_logged(
-    output: Path, store: Store, make_sweep: Callable[..., Sweep]
+    output: Path, make_sweep: Callable[..., Sweep]
 ) -> None:
     def broken(*_: object) -> Any:
         raise ValueError("no ranks today")
@@ -309,9 +307,7 @@ def test_a_store_that_is_down_is_tried_again_and_then_reported(
     uri = f"http://127.0.0.1:{free_port()}"
     sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1, tracking={"uri": uri})
     script = Script()
-    report = follow_sweep(
-        tmp_path, sweep.name, rank, sleep=script.sleep, clock=script.clock, patience_seconds=5.0
-    )
+    report = follow_sweep(tmp_path, sweep.name, rank, sleep=script.sleep, clock=script.clock, patience_seconds=5.0)
     assert script.slept >= 5.0
     assert report.logged == 0
     assert len(report.missing) == 1 and uri in report.missing[0]
@@ -343,9 +339,7 @@ def test_a_server_that_comes_up_late_gets_everything(
     assert over_http == comparable(dump(connect(Tracking(), output)))
 
 
-def test_stop_ends_it_after_one_last_pass(
-    output: Path, store: Store, records: Any, rank: Any, dump: Dump
-) -> None:
+def test_stop_ends_it_after_one_last_pass(output: Path, store: Store, records: Any, rank: Any, dump: Dump) -> None:
     folder = records.write_run(output, until="submission 1")
     records.write_cells(output, "stop", [records.cell_of(output, folder, "running")])
     report = follow_sweep(output, "stop", rank, stop=lambda: True)
@@ -401,13 +395,11 @@ def test_an_output_folder_is_tracked_whole(
 
 def test_a_folder_that_is_none_of_these_is_refused(output: Path, rank: Any) -> None:
     (output / "x").mkdir()
-    with pytest.raises(RecordError, match="source: .* is no folder of a Run, a sweep or an output"):
+    with pytest.raises(RecordError, match=r"source: .* is no folder of a Run, a sweep or an output"):
         track(output / "x", output, Tracking(), rank)
 
 
-def test_two_trackers_of_one_sweep_are_refused(
-    output: Path, store: Store, make_sweep: Callable[..., Sweep], rank: Any
-) -> None:
+def test_two_trackers_of_one_sweep_are_refused(output: Path, make_sweep: Callable[..., Sweep], rank: Any) -> None:
     sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1)
     refused: list[str] = []
 

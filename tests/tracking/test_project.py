@@ -28,7 +28,12 @@ def test_tags_say_what_the_cell_is_and_how_it_ended(make_run: Callable[..., Run]
     run = make_run(record)
     tags = project(run).tags
     assert tags["kind"] == "cell"
-    assert (tags["agent"], tags["integration"], tags["benchmark"], tags["seed"]) == ("cma_es", "cma_es", "cartpole", "0")
+    assert (tags["agent"], tags["integration"], tags["benchmark"], tags["seed"]) == (
+        "cma_es",
+        "cma_es",
+        "cartpole",
+        "0",
+    )
     assert (tags["suite"], tags["entry"]) == ("core", "cma_es budget.episodes=64")
     assert (tags["isolation"], tags["agent_isolation"]) == ("landlock", "landlock")
     assert (tags["terminal_reason"], tags["valid"]) == ("finished", "true")
