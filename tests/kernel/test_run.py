@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from evopolicy.kernel.attendance import Attendance, attend
 from evopolicy.kernel.errors import AgentError, ExecutionError, RecordError
 from evopolicy.kernel.evaluation import Fault
 from evopolicy.kernel.journal import Journal
@@ -265,8 +265,26 @@ def crash(call: AgentCalls) -> None:
     raise RuntimeError("the agent's own bug")
 
 
-def hang(call: AgentCalls) -> None:
+class LaterClock:
+    """The Host's clock as `attend` reads it; `hang` moves it on once it has done its work."""
+
+    def __init__(self) -> None:
+        self.shift = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.shift
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> LaterClock:
+    later = LaterClock()
+    monkeypatch.setattr("evopolicy.kernel.attendance.time", later)
+    return later
+
+
+def hang(call: AgentCalls, clock: LaterClock) -> None:
     unfinished(call)
+    clock.shift = 5_000.0
     call.sleep_for_ever()
 
 
@@ -284,15 +302,16 @@ def leave(code: int) -> Any:
         (unfinished, {}, "exited", 0),
         (crash, {}, "crashed", 1),
         (leave(7), {}, "crashed", 7),
-        (hang, {"wall_seconds": 0.05}, "wall_time", None),
-        (hang, {"idle_seconds": 0.05}, "idle", None),
+        (hang, {"wall_seconds": 1_000.0}, "wall_time", None),
+        (hang, {"idle_seconds": 1_000.0}, "idle", None),
     ],
     ids=["exits without finish", "crashes", "exits with a code", "exceeds wall time", "is idle"],
 )
 def test_row_agent_ends_badly__what_is_published_is_handed_off_and_the_run_is_valid(
-    tmp_path: Path, agent: Any, limits: dict[str, Any], reason: str, code: int | None
+    tmp_path: Path, clock: LaterClock, agent: Any, limits: dict[str, Any], reason: str, code: int | None
 ) -> None:
-    made = stage(tmp_path, agent, limits=replace(AGENT_LIMITS, **limits))
+    function = partial(hang, clock=clock) if agent is hang else agent
+    made = stage(tmp_path, function, limits=replace(AGENT_LIMITS, **limits))
     finished = run(made.plan())
     assert (finished.state.agent_ended, finished.state.agent_exit_code) == (reason, code)
     assert finished.state.closed_by == reason
@@ -567,21 +586,22 @@ def test_the_private_episodes_are_kept_with_every_outcome(tmp_path: Path) -> Non
 # --- limits and clocks ---------------------------------------------------------------------------------------------
 
 
-def test_time_thinking_counts_over_all_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider's retries must not give an agent its wall time anew."""
-    made = stage(tmp_path, overloaded, hang, limits=replace(AGENT_LIMITS, wall_seconds=50.0))
-    thought: list[float] = []
+def test_time_thinking_counts_over_all_attempts(tmp_path: Path, clock: LaterClock) -> None:
+    """A provider's retries must not give an agent its wall time anew: 600 and 600 seconds are over 1,000."""
 
-    def attended(attendance: Attendance, session: Any, socket: Path, attempt: int, before: float) -> Any:
-        thought.append(before)
-        limits = replace(attendance.limits, wall_seconds=0.05) if attempt == 2 else attendance.limits
-        end = attend(replace(attendance, limits=limits), session, socket, attempt, before)
-        return replace(end, thinking_seconds=30.0)
+    def thinks_then_fails(call: AgentCalls) -> None:
+        clock.shift += 600.0
+        overloaded(call)
 
-    monkeypatch.setattr("evopolicy.kernel.run.attend", attended)
+    def thinks_on(call: AgentCalls) -> None:
+        clock.shift += 600.0
+        call.sleep_for_ever()
+
+    made = stage(tmp_path, thinks_then_fails, thinks_on, limits=replace(AGENT_LIMITS, wall_seconds=1_000.0))
     finished = run(made.plan())
-    assert thought == [0.0, 30.0]
-    assert (finished.state.agent_ended, finished.state.thinking_seconds) == ("wall_time", 60.0)
+    ended = [event["reason"] for event in events(made.folder) if event["event"] == "agent_ended"]
+    assert ended == ["provider", "wall_time"]
+    assert finished.state.thinking_seconds > 1_200.0
 
 
 def test_an_evaluation_costs_the_agent_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
