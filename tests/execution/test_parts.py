@@ -1,0 +1,227 @@
+"""The engine's small parts: codec, frames, output, tracebacks, folders, packages."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evopolicy.execution import codec, packages, templates
+from evopolicy.execution.folders import HeldFolder, remove
+from evopolicy.execution.frames import ACT, HEAD, ChildWire, Wire, pack
+from evopolicy.execution.output import Capture
+from evopolicy.execution.tracebacks import Places, program_traceback
+from evopolicy.kernel import spaces, wire
+from evopolicy.kernel.errors import ConfigError, InvalidAction
+from evopolicy.kernel.wire import WireError
+from tests.execution.toys import ACTIONS, OBSERVATIONS
+
+# --- codec -------------------------------------------------------------------------------------------------------
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal in value, type, dtype and shape, all the way down."""
+    if isinstance(left, np.ndarray):
+        return isinstance(right, np.ndarray) and left.dtype == right.dtype and np.array_equal(left, right)
+    if isinstance(left, dict):
+        return isinstance(right, dict) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, tuple):
+        return isinstance(right, tuple) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    return type(left) is type(right) and bool(left == right)
+
+
+@pytest.mark.parametrize("name", sorted(OBSERVATIONS))
+def test_an_observation_arrives_as_it_was_sent(name: str) -> None:
+    space = OBSERVATIONS[name]
+    observation = space.sample(np.random.default_rng(3))
+    body, tail = codec.observation_encoder(space)(observation)
+    whole = body + (bytes(tail) if tail is not None else b"")
+    assert same(codec.observation_decoder(space)(memoryview(whole)), observation)
+    wire.decode(whole)  # It is MessagePack whichever way it was made.
+
+
+@pytest.mark.parametrize(
+    ("name", "observation"),
+    [("vector", np.zeros(4)), ("vector", "text"), ("nested", {"at": np.zeros(2)}), ("nested", 3)],
+)
+def test_an_observation_of_another_space_is_refused(name: str, observation: Any) -> None:
+    with pytest.raises(codec.ObservationRefused):
+        codec.observation_encoder(OBSERVATIONS[name])(observation)
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS))
+@pytest.mark.parametrize("clip", [False, True])
+def test_the_fast_reader_and_the_kernels_check_agree(name: str, clip: bool) -> None:
+    space = ACTIONS[name]
+    read = codec.action_reader(space, clip=clip)
+    tried: list[Any] = [space.sample(np.random.default_rng(seed)) for seed in range(20)]
+    tried += [0, 2, 3, -1, 1.0, 1.5, np.int64(1), True, [1.0, -1.0], [1.0000001, 0.0], [1.1, 0], [np.nan, 0.0]]
+    tried += [np.array([1.00000001, 0]), np.array([1e300, 0]), np.array([[0.0, 0.0]]), np.zeros(2, np.int32)]
+    for action in tried:
+        results: list[Any] = []
+        for check in (read, lambda body: spaces.cast_action(space, wire.decode(body), clip=clip)):
+            try:
+                results.append(check(codec.encode_action(action, 1 << 16)))
+            except InvalidAction as error:
+                results.append(str(error))
+        assert same(results[0], results[1]), action
+
+
+# --- frames ------------------------------------------------------------------------------------------------------
+
+
+def test_frames_arrive_whole_however_they_were_cut() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        end = Wire(ours, 1 << 20)
+        frame = pack(7, ACT, b"x" * 100_000)
+        for at in range(0, len(frame), 33_333):
+            assert end.receive() is None
+            theirs.sendall(frame[at : at + 33_333])
+        assert end.receive() == (7, ACT, b"x" * 100_000)
+
+
+def test_a_frame_larger_than_the_socket_waits_for_its_reader() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        end, large = Wire(ours, 1 << 20), np.arange(4_000_000, dtype=np.uint8)
+        end.send(1, ACT, b"head", large.data)
+        large[:] = 0  # What was not sent yet is a copy.
+        assert end.blocked
+        got = bytearray()
+        while end.blocked or len(got) < HEAD.size + 4 + large.nbytes:
+            end.flush()
+            got += theirs.recv(1 << 20)
+        assert got[HEAD.size : HEAD.size + 4] == b"head"
+        assert got[-5:] == (np.arange(4_000_000, dtype=np.uint8)[-5:]).tobytes()
+
+
+@pytest.mark.parametrize("junk", [b"\xff" * 9, pack(1, ACT) + b"more"])
+def test_what_is_no_single_frame_is_refused(junk: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(junk)
+        with pytest.raises(WireError):
+            Wire(ours, 1000).receive()
+
+
+def test_the_childs_end_reads_large_frames_and_small_ones() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        child = ChildWire(theirs.fileno())
+        for size in (0, 3, 150_000):
+            ours.sendall(pack(size, ACT, b"z" * size))
+            number, kind, body = child.receive()
+            assert (number, kind, bytes(body)) == (size, ACT, b"z" * size)
+
+
+# --- output and tracebacks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 101, 100_000])
+def test_output_keeps_both_ends_and_counts_the_rest(size: int) -> None:
+    reading, writing = os.pipe()
+    capture = Capture(reading, 100)
+    data = (b"0123456789" * (size // 10 + 1))[:size]
+    for at in range(0, size, 777):
+        os.write(writing, data[at : at + 777])
+        assert capture.drain()
+    os.close(writing)
+    output = capture.close()
+    assert output.omitted_bytes == max(size - 100, 0)
+    if size <= 100:
+        assert output.text == data.decode()
+    else:
+        assert output.text.startswith(data[:50].decode()) and output.text.endswith(data[-50:].decode())
+    assert capture.close() is output
+
+
+def test_a_traceback_names_no_folder_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "policy.py").write_text("def act():\n    raise ValueError(__file__)\n")
+    scope: dict[str, Any] = {"__file__": str(tmp_path / "policy.py")}
+    exec(compile((tmp_path / "policy.py").read_text(), scope["__file__"], "exec"), scope)
+    try:
+        scope["act"]()
+    except ValueError as error:
+        text = program_traceback(error, Places(str(tmp_path), {}))
+    assert text.splitlines()[1:] == [
+        '  File "policy.py", line 2, in act',
+        "    raise ValueError(__file__)",
+        "ValueError: policy.py",
+    ]
+
+
+# --- folders -----------------------------------------------------------------------------------------------------
+
+
+def test_a_held_folder_is_left_alone_and_an_abandoned_one_is_swept(tmp_path: Path) -> None:
+    held = HeldFolder("a", tmp_path)
+    abandoned = HeldFolder("b", tmp_path)
+    (abandoned.path / "file").touch()
+    os.close(abandoned._lock)  # What the kernel does when a Host is killed.
+    HeldFolder("c", tmp_path).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [held.path.name, f"{held.path.name}.lock"]
+    held.close()
+    held.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_is_removed_whatever_its_depth_and_modes(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    here = Path.cwd()
+    os.chdir(root)
+    try:
+        for depth in range(1100):
+            Path("d").mkdir()
+            os.chdir("d")
+            if depth % 100 == 0:
+                Path("file").touch()
+                Path("link").symlink_to(tmp_path)
+                Path().chmod(0o300)
+    finally:
+        os.chdir(here)
+    remove(root)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- packages ----------------------------------------------------------------------------------------------------
+
+
+def test_a_view_holds_the_packages_their_libraries_and_what_they_need(tmp_path: Path) -> None:
+    found = packages.resolve(("scipy",))
+    assert {"scipy", "numpy"} <= set(found.names)
+    found.lay(tmp_path / "view")
+    for name, target in found.links.items():
+        assert (tmp_path / "view" / name).resolve() == target
+    libraries = Path(np.__file__).parent.with_name("numpy.libs")
+    assert libraries.is_dir() == ("numpy.libs" in found.links)
+
+
+def test_a_package_that_is_not_installed_is_named_with_a_near_one() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'numpy'"):
+        packages.resolve(("nunpy",))
+
+
+def test_the_runtime_holds_no_installed_packages() -> None:
+    runtime = packages.runtime()
+    assert runtime.python.is_file() and not runtime.python.is_symlink()
+    assert any(path.name == "json" for path in runtime.readable)
+    installed = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
+    for path in runtime.readable:
+        assert not any(folder == path or folder.is_relative_to(path) for folder in installed), path
+
+
+def test_modules_a_program_names_are_found_without_running_it(tmp_path: Path) -> None:
+    (tmp_path / "policy.py").write_text(
+        "import os, scipy.linalg as la\nfrom scipy.special import (expit,\n    logit)\nraise SystemExit\n"
+        "def f():\n    from scipy import optimize\n    import gymnasium\n"
+    )
+    found = list(templates.named_modules(tmp_path, frozenset({"numpy", "scipy"})))
+    assert {"scipy.linalg", "scipy.special", "scipy", "scipy.optimize"} <= set(found)
+    assert not any(name.startswith(("os", "gymnasium")) for name in found)
