@@ -144,13 +144,16 @@ class Session:
         best = max(state.published, key=lambda s: (s.score or 0.0, s.id), default=None)
         latest = state.submissions[-1] if state.submissions else None
         return {
-            "state": "running" if self.running else "finished" if self.finished else "open",
+            "state": self._state(),
             "submission": self._view(latest) if latest else None,
             "budget": budget_view(account),
             "best": {"submission": best.id, "score": best.score} if best else None,
             "submissions": [{"id": s.id, "status": s.status, "score": s.score} for s in state.submissions],
             "next": self._next(),
         }
+
+    def _state(self) -> str:
+        return "running" if self.running else "finished" if self.finished else "open"
 
     def _next(self) -> str:
         if self.finished:
@@ -250,7 +253,7 @@ class Session:
                 f"Submission {asked} has no Feedback" if asked is not None else "no Submission has Feedback yet",
                 f"published so far: {', '.join(map(str, published)) or 'none'}",
             )
-        return {"folder": f"feedback/{number:04d}", "feedback": self._content(int(number))}
+        return {"state": self._state(), "folder": f"feedback/{number:04d}", "feedback": self._content(int(number))}
 
     def _finish(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         named = arguments.get("candidates") or []
