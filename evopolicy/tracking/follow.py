@@ -109,14 +109,14 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank) -> Report:
     logged, missing, in_sweeps = 0, list[str](), set[Path]()
     for folder in sweeps:
         sweep = read_sweep(folder)
-        in_sweeps.update(output / cell.run for cell in sweep.cells)
+        in_sweeps.update((output / cell.run).resolve() for cell in sweep.cells)
         tracker = SweepTracker(output, folder, tracking, rank, rebuild=True)
         with _only_tracker(folder, wait=False):
             missing.extend(tracker.step(sweep))
         logged += tracker.logged
     cells = CellTracker(output, tracking, rebuild=True)
     for folder in runs:
-        if folder not in in_sweeps:
+        if folder.resolve() not in in_sweeps:
             missing.extend(cells.step(folder))
     return Report(logged + cells.logged, tuple(missing), _command(source, tracking))
 

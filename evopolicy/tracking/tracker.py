@@ -77,6 +77,8 @@ class CellTracker:
         self._rebuild = rebuild
         self._store: Store | None = None
         self._whole: set[Path] = set()
+        self._followed: dict[Path, Followed] = {}
+        """The Runs `step` was asked for."""
 
     @property
     def logged(self) -> int:
@@ -90,8 +92,8 @@ class CellTracker:
         return self._store
 
     def step(self, folder: Path) -> tuple[str, ...]:
-        """Log the one Run in `folder`, outside any sweep. Returns what is missing and why."""
-        followed = Followed(folder)
+        """Log the one Run in `folder`, outside any sweep, as far as it is. Returns what is missing and why."""
+        followed = self._followed.setdefault(folder, Followed(folder))
         try:
             followed.refresh()
             self.push(followed)

@@ -20,7 +20,7 @@ from evopolicy.tracking.compare import agent_identity, sweep_identity
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.log import RunLog
 from evopolicy.tracking.store import Store, Tracking, connect
-from evopolicy.tracking.tracker import STATE, SweepTracker
+from evopolicy.tracking.tracker import STATE, CellTracker, SweepTracker
 
 Dump = Callable[[Store], dict[str, Any]]
 
@@ -382,6 +382,17 @@ def test_a_run_outside_any_sweep_is_tracked(output: Path, store: Store, make_run
     (cell,) = cells(store, dump)
     assert (cell.status, cell.name) == ("FINISHED", "cma_es · cartpole · s0")
     assert "sweep" not in cell.tags
+
+
+def test_a_run_outside_any_sweep_is_followed_while_it_grows(
+    output: Path, store: Store, records: Any, dump: Dump
+) -> None:
+    tracker = CellTracker(output, Tracking())
+    for until, logged in (("opened", 0), ("submission 1", 1), ("submission 1", 1), ("ended", 2)):
+        assert tracker.step(records.write_run(output, until=until)) == ()
+        (cell,) = cells(store, dump)
+        assert len(cell.metrics.get("submission/score", ())) == logged
+    assert (cell.status, tracker.logged) == ("FINISHED", 1)
 
 
 def test_an_output_folder_is_tracked_whole(
