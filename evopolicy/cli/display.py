@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _PHASE_LINES = 60
 """Above this many cells, plain output has a line for a cell's end only."""
 _ROWS_OF_ENDED = 6
+_REFRESH_SECONDS = 0.25
 
 
 class Display(Protocol):
@@ -40,8 +42,12 @@ class _Table:
     def __init__(self, board: Board, live: object) -> None:
         self._board = board
         self._live = live
+        self._last = 0.0
 
     def update(self) -> None:
+        if time.monotonic() - self._last < _REFRESH_SECONDS:
+            return
+        self._last = time.monotonic()
         self._live.update(render(self._board), refresh=True)  # type: ignore[attr-defined]
 
 
