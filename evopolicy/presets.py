@@ -45,19 +45,21 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     """
     primary = _read(conf_folder() / "config.yaml")
     chosen = {key: str(option) for key, option in _defaults(primary).items() if key in GROUPS and option is not None}
+    fixed: dict[str, Any] = {}
     if protocol is not None:
-        chosen.update(_protocol(protocol))
+        choices, fixed = _protocol(protocol)
+        chosen.update(choices)
     plain = {key: value for key, value in primary.items() if key in RunConfig.__dataclass_fields__}
     for key, value in settings.items():
         if key not in RunConfig.__dataclass_fields__:
             raise ConfigError(f"{key}: is no key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}")
         if key in GROUPS:
-            plain[key] = _group(key, value, chosen)
+            plain[key] = _group(key, value, chosen, fixed.get(key, {}))
         else:
             plain[key] = value
     for group in GROUPS:
         if group not in plain:
-            plain[group] = option(group, _chosen(group, chosen))
+            plain[group] = _merge(option(group, _chosen(group, chosen)), fixed.get(group, {}))
     return config_from(plain)
 
 
@@ -75,13 +77,14 @@ def option(group: str, name: str) -> dict[str, Any]:
     return _merge(merged, values)
 
 
-def _group(group: str, value: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
+def _group(group: str, value: Any, chosen: Mapping[str, str], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting `value` of `group`: over what the protocol fixes, which is over the option."""
     if isinstance(value, str):
-        return option(group, value)
+        return _merge(option(group, value), fixed)
     if not isinstance(value, Mapping):
         raise ConfigError(f"{group}: an option's name or a mapping is needed, found a {type(value).__name__}")
     named = value.get("name") if group in ("agent", "benchmark", "prompt") else None
-    return _merge(option(group, str(named) if named else _chosen(group, chosen)), value)
+    return _merge(_merge(option(group, str(named) if named else _chosen(group, chosen)), fixed), value)
 
 
 def _chosen(group: str, chosen: Mapping[str, str]) -> str:
@@ -90,10 +93,11 @@ def _chosen(group: str, chosen: Mapping[str, str]) -> str:
     return chosen[group]
 
 
-def _protocol(name: str) -> dict[str, str]:
-    option("protocol", name)
+def _protocol(name: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The options a protocol chooses, by group, and the single values it fixes."""
+    fixed = option("protocol", name)
     defaults = _defaults(_read(conf_folder() / "protocol" / f"{name}.yaml"))
-    return {key.removeprefix("override /"): str(choice) for key, choice in defaults.items()}
+    return {key.removeprefix("override /"): str(choice) for key, choice in defaults.items()}, fixed
 
 
 def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:

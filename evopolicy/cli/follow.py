@@ -24,8 +24,7 @@ def tracking_mapping(config: TrackingConfig) -> dict[str, str]:
         return {}
     from evopolicy.tracking.store import Tracking
 
-    artifacts = "full" if config.artifacts == "full" else "permanent"
-    mapping = {"uri": config.uri or "", "experiment": config.experiment, "artifacts": artifacts}
+    mapping = {"uri": config.uri or "", "experiment": config.experiment, "artifacts": config.artifacts}
     Tracking.from_mapping(mapping)
     return mapping
 

@@ -52,6 +52,4 @@ def track(words: Sequence[str]) -> int:
 def _tracking(options: Mapping[str, str], known: Mapping[str, str]) -> Tracking:
     """What the options say, else what the sweep was logged with."""
     named = {key.partition(".")[2]: value for key, value in options.items() if key in TRACKING}
-    if named.get("artifacts") == "standard":
-        named["artifacts"] = "permanent"
     return Tracking.from_mapping({**known, **named})

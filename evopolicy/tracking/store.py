@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from evopolicy.kernel.errors import ConfigError, TrackingError
 from evopolicy.tracking.masking import mask_uri
 
-ARTIFACTS = ("permanent", "full")
+ARTIFACTS = ("standard", "full")
 EXPERIMENT = "evopolicy"
 LOCK = ".mlflow.lock"
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
@@ -49,8 +49,8 @@ class Tracking:
     """An MLflow tracking URI; '' for `sqlite:///<output>/mlflow.db`."""
     experiment: str = EXPERIMENT
     """MLflow experiment that holds the runs."""
-    artifacts: str = "permanent"
-    """'permanent', or 'full': bulk traces and replays too."""
+    artifacts: str = "standard"
+    """'standard' (permanent artifacts), or 'full': bulk traces and replays too."""
 
     def __post_init__(self) -> None:
         if self.artifacts not in ARTIFACTS:
@@ -68,7 +68,7 @@ class Tracking:
     def from_mapping(cls, values: Mapping[str, str]) -> Tracking:
         """As `Sweep.tracking` holds it; what is missing has its default."""
         return cls(
-            values.get("uri", "") or "", values.get("experiment") or EXPERIMENT, values.get("artifacts") or "permanent"
+            values.get("uri", "") or "", values.get("experiment") or EXPERIMENT, values.get("artifacts") or "standard"
         )
 
 

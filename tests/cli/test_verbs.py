@@ -113,7 +113,7 @@ def test_track_and_ui_use_the_store_of_the_sweep_unless_another_is_named(
     assert outputs == [tmp_path] * 3
     stores = [given[2] for given in seen[:3]] + [seen[3][1]]
     assert [store.uri for store in stores] == ["http://store", "sqlite:///x.db", "", "http://store"]
-    assert [store.artifacts for store in stores] == ["full", "permanent", "permanent", "full"]
+    assert [store.artifacts for store in stores] == ["full", "standard", "standard", "full"]
 
 
 def test_doctor_says_what_works_and_how_to_get_the_rest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def test_a_folder_is_refused_before_anything_starts(uri: str) -> None:
 
 
 def test_unknown_artifacts_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"tracking\.artifacts: one of permanent, full is needed, found 'all'"):
+    with pytest.raises(ConfigError, match=r"tracking\.artifacts: one of standard, full is needed, found 'all'"):
         Tracking(artifacts="all")
 
 
