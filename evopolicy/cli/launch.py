@@ -62,8 +62,12 @@ def launch_sweep(
 
 def finish_sweep(board: Board, follower: Follower, command: Command) -> None:
     """The table first; then MLflow may catch up."""
-    print_sweep(board, command.output, output_override(command.output))
+    print_sweep(board, command.output, output_override(command.output), tracked=_tracked(command))
     wait_for_tracker(follower, command)
+
+
+def _tracked(command: Command) -> bool:
+    return command.cells[0].config.tracking.enabled
 
 
 def wait_for_tracker(follower: Follower | None, command: Command) -> None:
@@ -122,7 +126,7 @@ def launch_single(config: DictConfig, overrides: Sequence[str]) -> Run | None:
 def finish_single(command: Command) -> Run:
     """Run the one cell of `command`, print its result, let MLflow catch up."""
     run, follower = run_single(command)
-    print_run(run, output_override(command.output))
+    print_run(run, output_override(command.output), tracked=_tracked(command))
     wait_for_tracker(follower, command)
     return run
 

@@ -16,7 +16,7 @@ from evopolicy.kernel.sweep import sweep_folder
 _LISTED = 20
 
 
-def print_sweep(board: Board, output: Path, at: str) -> None:
+def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
     """The rank table of the sweep, its failures and the next commands. `at` is the override that names the output."""
     print()
     try:
@@ -31,7 +31,9 @@ def print_sweep(board: Board, output: Path, at: str) -> None:
         if len(failed) > _LISTED:
             print(f"  and {len(failed) - _LISTED} more")
         print("The same command runs these again and reuses the others.")
-    print(f"\nIn MLflow:  evopolicy ui sweep={board.name}{at}")
+    print()
+    if tracked:
+        print(f"In MLflow:  evopolicy ui sweep={board.name}{at}")
     print(f"This table: evopolicy table sweep={board.name}{at}")
 
 
@@ -48,7 +50,7 @@ def print_table(*sources: Path, allow: Sequence[str] = ()) -> None:
         print(render_text(table, max(shutil.get_terminal_size((120, 24)).columns, 80)), end="")
 
 
-def print_run(run: Run, at: str) -> None:
+def print_run(run: Run, at: str, *, tracked: bool) -> None:
     """The result of a single Run."""
     measured, state = run.result.assessment, run.state
     selected = run.result.selected_submission
@@ -61,4 +63,5 @@ def print_run(run: Run, at: str) -> None:
     if not run.valid:
         print(f"  NOT VALID       {', '.join(run.result.reasons)}")
     print(f"  record          {run.folder}")
-    print(f"\nIn MLflow: evopolicy ui{at}")
+    if tracked:
+        print(f"\nIn MLflow: evopolicy ui{at}")
