@@ -107,7 +107,9 @@ class AgentLimits:
     finish_grace_seconds: float
     """Time to leave by itself once the Session is closed, so that it prints its totals."""
     tokens: int | None = None
+    """Tokens of all kinds, as the agent's own stream tells them while it runs."""
     cost_usd: float | None = None
+    """US dollars, likewise."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class RunPlan:
 
 
 def run(plan: RunPlan) -> Run:
-    """Run `plan`, or go on where its journal ends. A finished Run is returned as it is.
+    """Run `plan`, or go on where its journal ends. A finished Run is returned as it is, read by the plan's own rule.
 
     Raises ExecutionError where Validation or Assessment cannot be completed, AgentError where the agent cannot be
     started, and RecordError where the disk fails or the folder holds another Run. The Run then stays resumable and
@@ -95,8 +95,8 @@ def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
         raise RecordError(
             f"{plan.folder.name}: holds the Run {record.key[:12]}, not {plan.record.key[:12]}; use another folder"
         )
-    if not _ended(plan, ledger.state):
-        # The record follows the newest config: selection and Assessment may have been set anew.
+    if record.result_key != plan.record.result_key or not _ended(plan, ledger.state):
+        # The record follows the newest config: selection and Assessment may have been set anew, or back.
         write_record(plan.folder, replace(record, **_result_part(plan.record)))
         ledger.append("resumed", result=plan.record.result_key)
 
@@ -157,7 +157,7 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
             attempt = ledger.state.agent_attempts + 1
             ledger.append("agent_started", attempt=attempt)
             try:
-                end = attend(attendance, session, socket, attempt, ledger.state.thinking_seconds)
+                end = attend(attendance, session, socket, attempt, ledger.state)
             except EvoPolicyError:
                 ledger.append("agent_ended", reason=NOT_STARTED)
                 raise

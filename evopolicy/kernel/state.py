@@ -163,11 +163,11 @@ def _agent_ended(state: RunState, event: Event) -> RunState:
         agent_exit_code=event.get("exit_code"),
         thinking_seconds=state.thinking_seconds + event.get("thinking_seconds", 0.0),
         evaluating_seconds=state.evaluating_seconds + event.get("evaluating_seconds", 0.0),
-        usage=_added(state.usage, event.get("usage") or {}),
+        usage=add_usage(state.usage, event.get("usage") or {}),
     )
 
 
-def _added(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+def add_usage(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
     """Usage of all attempts: numbers added, flags joined, None where no attempt says."""
     added = dict(total)
     for key, value in usage.items():

@@ -50,6 +50,10 @@ class Usage:
     requests: int | None = None
 
 
+TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+"""The fields of Usage that together are all tokens; those of reasoning are part of the output."""
+
+
 @dataclass(frozen=True)
 class Transcript:
     steps: tuple[Step, ...] = ()

@@ -288,6 +288,15 @@ def hang(call: AgentCalls, clock: LaterClock) -> None:
     call.sleep_for_ever()
 
 
+def spend(**usage: float) -> Any:
+    def agent(call: AgentCalls) -> None:
+        unfinished(call)
+        call.say(usage=usage)
+        call.sleep_for_ever()
+
+    return agent
+
+
 def leave(code: int) -> Any:
     def agent(call: AgentCalls) -> None:
         unfinished(call)
@@ -304,8 +313,15 @@ def leave(code: int) -> Any:
         (leave(7), {}, "crashed", 7),
         (hang, {"wall_seconds": 1_000.0}, "wall_time", None),
         (hang, {"idle_seconds": 1_000.0}, "idle", None),
+        (
+            spend(input_tokens=60, cached_tokens=30, output_tokens=20, reasoning_tokens=5),
+            {"tokens": 100},
+            "tokens",
+            None,
+        ),
+        (spend(cost_usd=2.5), {"cost_usd": 2.0}, "cost", None),
     ],
-    ids=["exits without finish", "crashes", "exits with a code", "exceeds wall time", "is idle"],
+    ids=["exits without finish", "crashes", "exits with a code", "exceeds wall time", "is idle", "tokens", "cost"],
 )
 def test_row_agent_ends_badly__what_is_published_is_handed_off_and_the_run_is_valid(
     tmp_path: Path, clock: LaterClock, agent: Any, limits: dict[str, Any], reason: str, code: int | None
@@ -531,6 +547,26 @@ def test_progress_tells_phase_episodes_and_best_so_far(tmp_path: Path) -> None:
     assert seen[-1].best_score == max(s.score or 0 for s in load_run(made.folder).state.published)
 
 
+def test_tokens_count_over_all_attempts(tmp_path: Path) -> None:
+    def overloaded(call: AgentCalls) -> None:
+        call.say(usage={"output_tokens": 70}, error_kind="overload")
+        raise SystemExit(1)
+
+    limits = replace(AGENT_LIMITS, tokens=100)
+    made = stage(tmp_path, overloaded, spend(output_tokens=40), limits=limits)
+    assert run(made.plan()).state.agent_ended == "tokens"
+
+
+def test_reasoning_tokens_are_not_counted_twice(tmp_path: Path) -> None:
+    def thrifty(call: AgentCalls) -> None:
+        call.say(usage={"output_tokens": 90, "reasoning_tokens": 80})
+        good(call)
+
+    assert (
+        run(stage(tmp_path, thrifty, limits=replace(AGENT_LIMITS, tokens=100)).plan()).state.agent_ended == "finished"
+    )
+
+
 # --- another rule, another size, another Run -----------------------------------------------------------------------
 
 
@@ -546,6 +582,16 @@ def test_another_selection_rule_never_reruns_an_agent_or_a_measured_episode(tmp_
     lcb = stage(tmp_path, selection=SelectionConfig("validation_lcb", "latest"), result_key="lcb")
     run(lcb.plan())
     assert lcb.executor.ran == [], "everything it needs was measured before"
+
+
+def test_an_earlier_rule_asked_for_again_gives_its_own_result_and_runs_nothing(tmp_path: Path) -> None:
+    first = run(stage(tmp_path).plan())
+    run(stage(tmp_path, selection=SelectionConfig("last", "latest"), result_key="another").plan())
+    again = stage(tmp_path)
+    finished = run(again.plan())
+    assert (finished.record.selection.rule, finished.result) == ("validation_mean", first.result)
+    assert (again.launcher.started, again.executor.ran) == (0, [])
+    assert load_run(again.folder).result.selected_submission == 1
 
 
 def test_a_larger_private_split_measures_only_what_is_new(tmp_path: Path) -> None:
