@@ -15,7 +15,7 @@ from typing import Any, Literal
 from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.evaluation import Evaluation, Graded, failure_counts
 from evopolicy.kernel.journal import sync_folder, write_durably
-from evopolicy.kernel.values import Value, public
+from evopolicy.kernel.values import Bounds, Value, public
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -42,6 +42,8 @@ class Artifact:
 
 FEEDBACK = "feedback.json"
 _OUTPUT = "output"
+EPISODE_ITEMS = 1_000
+"""Values feedback.json may hold of one Episode, on top of what any public value may."""
 MAX_ARTIFACTS = 4_096
 MAX_ARTIFACT_BYTES = 64 * 2**20
 MAX_NAME = 200
@@ -78,7 +80,8 @@ def compose(
         content["by_episode"] = [_episode(graded) for graded in evaluation.graded]
     if level >= 3:
         content["artifacts"] = [_artifact(artifact) for artifact in artifacts]
-    plain = public(content, "feedback")
+    # The Benchmark's own part is bounded whatever the Submission's size; each Episode may add its share.
+    plain = public(content, "feedback", Bounds(items=Bounds.items + EPISODE_ITEMS * len(evaluation.graded)))
     assert isinstance(plain, dict)
     return plain
 

@@ -113,6 +113,14 @@ def test_content_is_plain_json_even_where_a_benchmark_gave_numpy() -> None:
     json.dumps(composed("episodes"), allow_nan=False)
 
 
+def test_a_submission_of_thousands_of_episodes_is_no_fault() -> None:
+    graded = tuple(
+        Graded(0.0, replace(FINE, index=i, measures={f"m{n}": 1.0 for n in range(20)})) for i in range(5_000)
+    )
+    content = compose("episodes", 1, "digest", Evaluation(graded, (), 0), SUMMARY)
+    assert len(content["by_episode"]) == 5_000
+
+
 def test_what_is_not_public_in_a_summary_is_refused_with_its_path() -> None:
     with pytest.raises(ValueRefused, match=r"feedback\.summary\.speed: nan is not finite"):
         compose("summary", 1, "p", EVALUATION, {"speed": math.nan})
