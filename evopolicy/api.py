@@ -10,6 +10,7 @@ from typing import Any
 from evopolicy import build
 from evopolicy.kernel.benchmark import Split
 from evopolicy.kernel.evaluation import Graded
+from evopolicy.kernel.pool import SPLITS
 from evopolicy.kernel.ports import Observer
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.selection import Measurement
@@ -47,7 +48,7 @@ def evaluate(
     (default: all of it). `settings` as in `run`. Raises ConfigError, ProgramError, ExecutionError.
     """
     config = load_config(agent="baseline", benchmark=benchmark, **settings)
-    if episodes is not None:
+    if episodes is not None and split in SPLITS:
         sizes: dict[str, Any] = {split: episodes}
         config = replace(config, pool=replace(config.pool, **sizes))
     evaluation, measurement = build.measure_program(config, Path(program), split, workers)

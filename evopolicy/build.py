@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
@@ -25,10 +25,10 @@ from evopolicy.execution import isolation as levels
 from evopolicy.execution.agent import LocalAgentLauncher
 from evopolicy.execution.engine import LocalExecutor
 from evopolicy.kernel.benchmark import Benchmark, Split
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.evaluation import Evaluation, evaluate_program, failure_counts
 from evopolicy.kernel.feedback import Visibility
-from evopolicy.kernel.pool import plan_pool
+from evopolicy.kernel.pool import SPLITS, plan_pool
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, Executor, Observer
 from evopolicy.kernel.program import Program, ProgramStore, capture
 from evopolicy.kernel.record import (
@@ -42,13 +42,12 @@ from evopolicy.kernel.record import (
 from evopolicy.kernel.run import RunPlan, run
 from evopolicy.kernel.selection import Measurement, measure
 from evopolicy.kernel.session import SessionSite
-from evopolicy.kernel.state import ResultState
 from evopolicy.kernel.submission import Bench
 from evopolicy.kernel.values import digest
 from evopolicy.session import client
 from evopolicy.session.gateway import SocketGateway
 from evopolicy.session.task_text import TaskTerms
-from evopolicy.session.workspace import prepare_workspace
+from evopolicy.session.workspace import prepare_workspace, skill_digests
 
 RESULT_VERSION = 1
 """Part of every cell's key; raised only when the same config gives another result."""
@@ -83,7 +82,7 @@ def cell_plan(config: RunConfig) -> CellPlan:
     parts = _parts(config)
     _check_output(Path(config.output))
     levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
-    record = _record(config, parts, isolation="", agent_isolation="", versions={})
+    record = _record(config, parts)
     candidates = config.budget.submissions if config.selection.needs_validation else 0
     return CellPlan(
         record.key,
@@ -105,6 +104,8 @@ class _Parts:
     benchmark: Benchmark
     secret: bytes
     initial: Program
+    skills: Mapping[str, str]
+    """Digest of each skill's files, by name."""
 
 
 def _parts(config: RunConfig) -> _Parts:
@@ -116,7 +117,12 @@ def _parts(config: RunConfig) -> _Parts:
             f"'{benchmark.spec.slug}' has none; it has {', '.join(sorted(benchmark.programs))}"
         )
     initial = capture(benchmark.programs[agent.program])
-    return _Parts(agent, agent.probe(), benchmark, _secret(config.secret), initial)
+    skills = skill_digests(_skills(config))
+    return _Parts(agent, agent.probe(), benchmark, _secret(config.secret), initial, skills)
+
+
+def _skills(config: RunConfig) -> list[Path]:
+    return [Path(skill).expanduser() for skill in config.prompt.skills]
 
 
 def load_benchmark(config: Mapping[str, Any]) -> Benchmark:
@@ -130,14 +136,21 @@ def _secret(config: SecretConfig) -> bytes:
         raise ConfigError("secret: give 'file' or 'variable', not both")
     if config.file:
         try:
-            return Path(config.file).expanduser().read_bytes().strip()
+            secret = Path(config.file).expanduser().read_bytes().strip()
         except OSError as error:
             raise ConfigError(f"secret.file: '{config.file}' cannot be read ({error.strerror})") from None
+        return _not_empty(secret, f"secret.file: '{config.file}'")
     if config.variable:
         if config.variable not in os.environ:
             raise ConfigError(f"secret.variable: the environment has no '{config.variable}'; set it or choose another")
-        return os.environ[config.variable].encode()
+        return _not_empty(os.environ[config.variable].encode(), f"secret.variable: '{config.variable}'")
     return b""
+
+
+def _not_empty(secret: bytes, where: str) -> bytes:
+    if not secret:
+        raise ConfigError(f"{where} is empty, so anyone could compute the pool; put a secret there or name none")
+    return secret
 
 
 def _check_output(output: Path) -> None:
@@ -155,9 +168,8 @@ def run_folder(config: RunConfig, record: RunRecord) -> Path:
     return Path(config.output) / "runs" / record.benchmark.slug / label / f"s{record.seed}-{record.key[:8]}"
 
 
-def _record(
-    config: RunConfig, parts: _Parts, *, isolation: str, agent_isolation: str, versions: Mapping[str, str]
-) -> RunRecord:
+def _record(config: RunConfig, parts: _Parts) -> RunRecord:
+    """What is known before an engine is started: its isolation and versions are still to come."""
     spec, reference = parts.benchmark.spec, parts.benchmark.reference
     secret = hashlib.sha256(b"evopolicy/pool-secret/1" + parts.secret).hexdigest() if parts.secret else ""
     key = digest("evopolicy/cell/1", _cell_key(config, parts, secret))
@@ -177,14 +189,15 @@ def _record(
         pool_secret_digest=secret,
         selection=config.selection,
         feedback=config.feedback,
-        isolation=isolation,
-        agent_isolation=agent_isolation,
+        isolation="",
+        agent_isolation="",
         initial_program=parts.initial.digest,
-        versions={**versions, **parts.agent_versions},
+        versions=parts.agent_versions,
         machine=machine(),
         created=round(time.time(), 3),
         suite=config.suite,
         axes=dict(config.axes),
+        skills=parts.skills,
         config=_plain(config),
     )
 
@@ -198,8 +211,9 @@ def _cell_key(config: RunConfig, parts: _Parts, secret_digest: str) -> list[Any]
         [parts.benchmark.spec.slug, parts.benchmark.spec.digest, parts.initial.digest],
         _plain(config.budget),
         [pool.kind, pool.cases, pool.policy_seed, pool.seed, pool.training, secret_digest],
-        [config.feedback.visibility, config.feedback.replays],
-        _plain(config.prompt),
+        _plain(config.feedback),
+        # A skill counts by what it says, not by where it lies on this machine.
+        [config.prompt.name, config.prompt.text, [list(pair) for pair in parts.skills.items()]],
         [_plain(config.execution.limits), list(config.execution.policy_packages)],
         _plain(config.session.limits),
         config.seed,
@@ -216,24 +230,23 @@ def _plain(value: object) -> Any:
 def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int | None = None) -> Run:
     """Run the cell, or go on with what its folder holds; a finished one is returned as it is."""
     parts = _parts(config)
-    output = Path(config.output)
-    _check_output(output)
-    folder = run_folder(config, _record(config, parts, isolation="", agent_isolation="", versions={}))
+    _check_output(Path(config.output))
+    record = _record(config, parts)
+    folder = run_folder(config, record)
     earlier = load_run(folder) if (folder / RECORD).exists() else None
+    if earlier and earlier.finished and earlier.record.result_key == record.result_key:
+        return earlier
     # A Run that goes on keeps the isolation it began with: its numbers are never of mixed levels.
     isolation = earlier.record.isolation if earlier else config.execution.isolation
     executor = build_executor(config.execution, parts.benchmark, workers=workers, isolation=isolation)
     try:
         launcher = _launcher(config, executor)
-        record = _record(
-            config,
-            parts,
+        record = replace(
+            record,
             isolation=executor.isolation,
             agent_isolation=launcher.isolation,
-            versions=versions(parts.benchmark),
+            versions={**versions(parts.benchmark), **record.versions},
         )
-        if earlier and earlier.state.results.get(record.result_key, ResultState()).ended:
-            return earlier
         return run(_run_plan(config, parts, record, folder, executor, launcher, observers))
     finally:
         executor.close()
@@ -258,10 +271,9 @@ def _run_plan(
         limits=config.execution.limits,
         packages=config.execution.policy_packages,
         block_seconds=config.session.block_seconds,
-        selection=config.selection.rule,
         wall_seconds=config.session.limits.wall_seconds,
     )
-    skills = [Path(skill).expanduser() for skill in config.prompt.skills]
+    skills = _skills(config)
 
     def prepare(socket: Path) -> None:
         prepare_workspace(
@@ -293,7 +305,7 @@ def build_executor(
     return LocalExecutor(
         benchmark.reference,
         config.limits,
-        workers=workers or config.workers or len(os.sched_getaffinity(0)),
+        workers=workers or config.workers or cores(),
         isolation=cast(levels.Asked, isolation or config.isolation),
         allow_unisolated=config.allow_unisolated,
         policy_packages=config.policy_packages,
@@ -311,7 +323,14 @@ def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
 def measure_program(
     config: RunConfig, program: Path, split: Split, workers: int | None = None
 ) -> tuple[Evaluation, Measurement]:
-    """Evaluate the Program in the folder `program` on `split` of the config's pool, with no agent and no record."""
+    """Evaluate the Program in the folder `program` on `split` of the config's pool, with no agent and no record.
+
+    Raises ConfigError for a split there is none of or that has no Episode, ProgramError and ExecutionError.
+    """
+    if split not in SPLITS:
+        raise ConfigError(f"split: '{split}' is none.{did_you_mean(split, SPLITS)}")
+    if not config.pool.size(split):
+        raise ConfigError(f"pool.{split}: is 0, so there is nothing to measure on; at least 1 is needed")
     benchmark = load_benchmark(config.benchmark)
     pool = plan_pool(config.pool, benchmark, _secret(config.secret))
     with tempfile.TemporaryDirectory() as folder:
@@ -334,7 +353,7 @@ def versions(benchmark: Benchmark) -> dict[str, str]:
     """Versions of Python, of evopolicy, of the Benchmark's distribution and of what those need directly."""
     found = {"python": platform.python_version()}
     distribution = benchmark.reference.factory.partition(":")[0].partition(".")[0].replace("_", "-")
-    for name in ("evopolicy", distribution, "numpy", "scipy", "gymnasium", *_requirements(distribution)):
+    for name in ("evopolicy", distribution, "numpy", "scipy", "gymnasium", "mujoco", *_requirements(distribution)):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return dict(sorted(found.items()))
@@ -348,6 +367,11 @@ def _requirements(distribution: str) -> list[str]:
     return [match[0] for need in needs if "extra ==" not in need and (match := re.match(r"[A-Za-z0-9_.-]+", need))]
 
 
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine() -> dict[str, Any]:
     """CPU model, cores this process may use, platform. No host name and no path."""
     model = platform.processor()
@@ -356,6 +380,6 @@ def machine() -> dict[str, Any]:
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     return {
         "cpu": model,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,21 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, wrong_type
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentLimits, Limits
 from evopolicy.kernel.record import FeedbackConfig
 from evopolicy.kernel.selection import SelectionConfig
+
+MAX_BLOCK_SECONDS = 600.0
+LEAST_SECONDS = 0.001
+
+
+def _within(key: str, value: float | None, least: float, most: float = math.inf) -> None:
+    """Raises ConfigError where `value` is not a finite number from `least` to `most`; None passes."""
+    if value is not None and not (least <= value <= most and math.isfinite(value)):
+        upper = "" if most == math.inf else f" and at most {most:g}"
+        raise ConfigError(f"{key}: at least {least:g}{upper} is needed, found {value:g}")
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,14 @@ class SessionConfig:
     backoff_seconds: float
     """Wait before attempt k: this times 2**k."""
 
+    def __post_init__(self) -> None:
+        # The client gives up after 900 s, so a call has to come back well before.
+        _within("session.block_seconds", self.block_seconds, 0, MAX_BLOCK_SECONDS)
+        _within("session.retries", self.retries, 0)
+        _within("session.backoff_seconds", self.backoff_seconds, 0)
+        for name in ("wall_seconds", "idle_seconds", "finish_grace_seconds", "tokens", "cost_usd"):
+            _within(f"session.limits.{name}", getattr(self.limits, name), 0)
+
 
 @dataclass(frozen=True)
 class ExecutionConfig:
@@ -54,6 +73,15 @@ class ExecutionConfig:
     episode_retries: int
     """How often an Episode is tried again after an Environment or engine fault."""
     limits: Limits
+
+    def __post_init__(self) -> None:
+        _within("execution.workers", self.workers, 1)
+        _within("execution.episode_retries", self.episode_retries, 0)
+        for name in ("act_seconds", "episode_seconds", "step_seconds"):
+            _within(f"execution.limits.{name}", getattr(self.limits, name), LEAST_SECONDS)
+        _within("execution.limits.stall_factor", self.limits.stall_factor, 1)
+        for name in ("memory_bytes", "output_bytes", "scratch_bytes"):
+            _within(f"execution.limits.{name}", getattr(self.limits, name), 0)
 
 
 @dataclass(frozen=True)
@@ -120,10 +148,4 @@ def config_from(value: Mapping[str, Any]) -> RunConfig:
     try:
         return msgspec.convert(value, RunConfig)
     except msgspec.ValidationError as error:
-        raise ConfigError(_key_text(str(error))) from None
-
-
-def _key_text(message: str) -> str:
-    """msgspec ends a message with `- at `$.a.b``: put the key first."""
-    text, _, path = message.partition(" - at `$")
-    return f"{path.rstrip('`').lstrip('.') or 'config'}: {text[0].lower()}{text[1:]}"
+        raise wrong_type(error, "") from None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
 from evopolicy.kernel.ports import AgentIdentity
 
 
@@ -43,13 +43,7 @@ def make_config(cls: type[Config], config: AgentConfig | Mapping[str, Any]) -> C
     try:
         return msgspec.convert(dict(config), cls)
     except msgspec.ValidationError as error:
-        raise ConfigError(_sentence(str(error))) from None
-
-
-def _sentence(message: str) -> str:
-    """msgspec's "Expected `int`, got `str` - at `$.population`", with the key first."""
-    what, _, where = message.partition(" - at `$")
-    return f"agent{where.rstrip('`')}: {what[:1].lower()}{what[1:]}".replace("`", "'")
+        raise wrong_type(error, "agent") from None
 
 
 def identity(config: AgentConfig) -> AgentIdentity:

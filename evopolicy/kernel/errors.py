@@ -62,6 +62,13 @@ class InvalidAction(EvoPolicyError):
     """A Policy's Action that is no member of the action space."""
 
 
+def wrong_type(error: Exception, root: str) -> ConfigError:
+    """msgspec's "Expected `int`, got `str` - at `$.population`" as a ConfigError that names the key under `root`."""
+    what, _, where = str(error).partition(" - at `$")
+    key = f"{root}{where.rstrip('`')}".lstrip(".") or "config"
+    return ConfigError(f"{key}: {what[:1].lower()}{what[1:]}".replace("`", "'"))
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`" Did you mean 'codex'?"`, or the sorted list of what there is, ready to end a message."""
     names = sorted(known)

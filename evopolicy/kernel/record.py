@@ -87,6 +87,8 @@ class RunRecord:
     suite: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
     """Swept settings other than agent, Benchmark and seed, by config key: part of the entry's name."""
+    skills: Mapping[str, str] = field(default_factory=dict)
+    """Digest of each skill's files, by its name in the workspace."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The whole resolved config; no secret's value."""
 

@@ -13,7 +13,6 @@ from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.feedback import Visibility
 from evopolicy.kernel.ports import Limits
 from evopolicy.kernel.program import MAX_FILE_BYTES, MAX_FILES, MAX_TREE_BYTES
-from evopolicy.kernel.selection import RULES
 from evopolicy.session.space_text import (
     action_comment,
     action_expression,
@@ -31,7 +30,10 @@ WIDTH = 110
 
 @dataclass(frozen=True)
 class TaskTerms:
-    """What an agent is told of its Run beside the Benchmark itself."""
+    """What an agent is told of its Run beside the Benchmark itself.
+
+    Nothing of selection and Assessment: they may be set anew when the agent is gone, and it must not have met others.
+    """
 
     budget: Budget
     pool_size: int
@@ -42,8 +44,6 @@ class TaskTerms:
     """What a Policy may import beside the standard library."""
     block_seconds: float
     """How long `submit` and `wait` block at most."""
-    selection: str = "validation_mean"
-    """Name of the rule that chooses among the candidates."""
     wall_seconds: float | None = None
     """The agent's own time, waiting not counted; None: no limit."""
 
@@ -231,7 +231,6 @@ def _budget(terms: TaskTerms) -> str:
         "all": "Every Submission with a score is a candidate, so a bad last one takes nothing away.",
         "named": "The candidates are those that `finish` names, or the last Submission where it names none.",
     }
-    rule = _rule(terms.selection)
     return f"""## Your budget
 
 {table(["what", "how much"], rows)}
@@ -241,14 +240,9 @@ the Host refuses costs nothing, and neither does `check`.
 
 {ends[budget.finish]}
 
-{candidates[budget.candidates]}{rule} That one is then measured on held-out Episodes. Scores on the pool's Episodes are
+{candidates[budget.candidates]} From the candidates the Host chooses one, as a rule by private Episodes. That one is
+then measured on held-out Episodes. Scores on the pool's Episodes are
 for you to learn from; a Program that only suits those gains nothing."""
-
-
-def _rule(name: str) -> str:
-    """The rule's own first sentence, as its docstring says it."""
-    said = (getattr(RULES.get(name), "__doc__", None) or "").strip().splitlines()
-    return f" Among them the Host chooses (`{name}`): {said[0][:1].lower()}{said[0][1:]}" if said else ""
 
 
 def _duration(seconds: float) -> str:

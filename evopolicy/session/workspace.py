@@ -76,6 +76,11 @@ def write_session_file(folder: Path, socket: Path) -> None:
     _write(folder / HOST / "session.json", text, 0o444)
 
 
+def skill_digests(skills: Sequence[Path]) -> dict[str, str]:
+    """Digest of each skill by the name it will have. Raises ConfigError as `prepare_workspace` does."""
+    return {name: skill_digest(path) for name, path in _named_skills(skills).items()}
+
+
 def skill_digest(path: Path) -> str:
     """SHA-256 over the relative paths and contents of a skill, a folder or one file. Raises ConfigError."""
     hasher = hashlib.sha256(b"evopolicy/skill/1")
@@ -84,7 +89,7 @@ def skill_digest(path: Path) -> str:
         content = file.read_bytes()
         total += len(content)
         if total > MAX_SKILL_BYTES:
-            raise ConfigError(f"skills: '{path}' is larger than {MAX_SKILL_BYTES // 2**20} MiB; make it smaller")
+            raise ConfigError(f"prompt.skills: '{path}' is larger than {MAX_SKILL_BYTES // 2**20} MiB; make it smaller")
         for part in (file.relative_to(path).as_posix().encode(), content):
             hasher.update(len(part).to_bytes(8, "big") + part)
     return hasher.hexdigest()
@@ -101,10 +106,10 @@ def _named_skills(skills: Sequence[Path]) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for path in skills:
         if not path.exists():
-            raise ConfigError(f"skills: there is no file or folder '{path}'")
+            raise ConfigError(f"prompt.skills: there is no file or folder '{path}'; name one that is there")
         name = path.resolve().name
         if name in named:
-            raise ConfigError(f"skills: '{named[name]}' and '{path}' have the same name '{name}'; rename one")
+            raise ConfigError(f"prompt.skills: '{named[name]}' and '{path}' have the same name '{name}'; rename one")
         named[name] = path.resolve()
     return named
 
@@ -115,7 +120,7 @@ def _skill_files(path: Path) -> list[Path]:
     files = sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())
     for file in files:
         if file.is_symlink() or not file.is_file():
-            raise ConfigError(f"skills: '{file}' is a symlink or special file; a skill holds regular files only")
+            raise ConfigError(f"prompt.skills: '{file}' is a symlink or special file; a skill holds regular files only")
     return files
 
 

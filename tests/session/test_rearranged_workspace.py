@@ -22,7 +22,6 @@ TERMS = TaskTerms(
     limits=Limits(1.0, 10.0, 2**30, 4_096, 2**20, 10.0, 10.0),
     packages=("numpy",),
     block_seconds=50.0,
-    selection="validation_mean",
     wall_seconds=None,
 )
 

@@ -1,0 +1,158 @@
+"""From a plain config to a cell: what its key holds, what is refused before anything is spent, what is reused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evopolicy
+from evopolicy import build
+from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.record import Run
+from evopolicy.presets import load_config
+
+
+def cell(output: Path, **settings: Any) -> build.CellPlan:
+    chosen = {"agent": "baseline", "benchmark": "cartpole", "execution": "landlock", **settings}
+    return build.cell_plan(load_config("smoke", output=str(output), **chosen))
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"agent": {"name": "baseline", "label": "other"}},
+        {"agent": {"name": "baseline", "repeats": 2}},
+        {"benchmark": "pendulum"},
+        {"benchmark": {"name": "cartpole", "max_steps": 50}},
+        {"budget": {"episodes": 7, "submissions": 4}},
+        {"pool": {"training": 17, "validation": 4, "assessment": 8}},
+        {"pool": {"training": 16, "validation": 4, "assessment": 8, "seed": 1}},
+        {"feedback": "summary"},
+        {"feedback": {"bulk_bytes": 1}},
+        {"prompt": "terse"},
+        {"session": {"limits": {"wall_seconds": 60}}},
+        {"execution": {"isolation": "landlock", "limits": {"act_seconds": 2}}},
+        {"seed": 1},
+    ],
+    ids=str,
+)
+def test_whatever_the_agent_meets_is_in_the_key(tmp_path: Path, settings: dict[str, Any]) -> None:
+    assert cell(tmp_path, **settings).key != cell(tmp_path).key
+
+
+@pytest.mark.parametrize(
+    ("settings", "result_too"),
+    [
+        ({"suite": "classic"}, True),
+        ({"tracking": "off"}, True),
+        ({"execution": {"isolation": "landlock", "workers": 1}}, True),
+        ({"selection": "last"}, False),
+        ({"pool": {"training": 16, "validation": 5, "assessment": 8}}, False),
+        ({"pool": {"training": 16, "validation": 4, "assessment": 9}}, False),
+    ],
+    ids=str,
+)
+def test_what_the_agent_does_not_meet_never_runs_it_again(
+    tmp_path: Path, settings: dict[str, Any], result_too: bool
+) -> None:
+    plain, other = cell(tmp_path), cell(tmp_path, **settings)
+    assert (other.key, other.folder) == (plain.key, plain.folder)
+    assert (other.result_key == plain.result_key) == result_too
+
+
+def test_a_skill_counts_by_what_it_says_and_not_by_where_it_lies(tmp_path: Path) -> None:
+    def key(folder: str, text: str) -> str:
+        skill = tmp_path / folder / "tuning"
+        skill.mkdir(parents=True, exist_ok=True)
+        (skill / "SKILL.md").write_text(text)
+        return cell(tmp_path / "out", prompt={"skills": [str(skill)]}).key
+
+    first = key("here", "Look at the worst Episode.")
+    assert key("there", "Look at the worst Episode.") == first
+    assert key("here", "Look at the best Episode.") != first
+    assert cell(tmp_path / "out").key != first
+
+
+def test_the_secret_is_in_the_key_and_never_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_POOL", "hidden-words")
+    secret = cell(tmp_path, secret={"file": None, "variable": "MY_POOL"})
+    assert secret.key != cell(tmp_path).key
+    assert "hidden-words" not in repr(secret)
+
+
+# --- refused before anything is spent ------------------------------------------------------------------------------
+
+
+def _empty_file(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "secret").write_text("\n")
+    return {"secret": {"file": str(tmp_path / "secret"), "variable": None}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (_empty_file, ["secret.file", "empty"]),
+        (lambda _: {"secret": {"file": None, "variable": "EMPTY"}}, ["secret.variable: 'EMPTY'", "empty"]),
+        (lambda _: {"prompt": {"skills": ["/no/such/skill"]}}, ["prompt.skills", "/no/such/skill"]),
+        (lambda _: {"session": {"retries": -1}}, ["session.retries: at least 0", "-1"]),
+        (lambda _: {"session": {"block_seconds": 5_000}}, ["session.block_seconds", "at most 600", "5000"]),
+        (lambda _: {"session": {"limits": {"wall_seconds": float("nan")}}}, ["session.limits.wall_seconds", "nan"]),
+        (lambda _: {"execution": {"episode_retries": -1}}, ["execution.episode_retries: at least 0", "-1"]),
+        (lambda _: {"execution": {"workers": 0}}, ["execution.workers: at least 1", "found 0"]),
+        (lambda _: {"execution": {"limits": {"act_seconds": 0}}}, ["execution.limits.act_seconds", "found 0"]),
+        (lambda _: {"budget": {"episodes": "many"}}, ["budget.episodes: expected 'int'"]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, list) else "",
+)
+def test_a_config_that_cannot_run_is_refused_by_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Callable[[Path], dict[str, Any]], said: list[str]
+) -> None:
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(ConfigError) as refused:
+        cell(tmp_path, **settings(tmp_path))
+    assert all(words in str(refused.value) for words in said), refused.value
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"split": "heldout"}, "split: 'heldout' is none"),
+        ({"split": "heldout", "episodes": 3}, "split: 'heldout' is none"),
+        ({"split": "validation", "episodes": 0, "selection": "last"}, "pool.validation"),
+    ],
+)
+def test_measuring_on_nothing_is_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        evopolicy.evaluate(tmp_path, "cartpole", **options)
+
+
+# --- a finished Run asked for again --------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_read_by_the_rule_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(**settings: Any) -> Run:
+        pool = {"training": 4, "validation": 2, "assessment": 2}
+        return evopolicy.run(
+            "baseline", "cartpole", protocol="smoke", pool=pool, output=str(tmp_path), execution="landlock", **settings
+        )
+
+    by_mean = asked()
+    by_last = asked(selection="last")
+    assert by_mean.folder == by_last.folder
+    assert by_last.record.selection.rule == "last"
+    again = asked()
+    assert (again.record.selection.rule, again.result) == ("validation_mean", by_mean.result)
+    assert again.record.versions["numpy"]
+    assert again.record.isolation == "landlock"
+
+    def no_engine(*_: Any, **__: Any) -> None:
+        raise AssertionError("a finished Run needs no engine")
+
+    monkeypatch.setattr(build, "build_executor", no_engine)
+    assert asked().result == by_mean.result
