@@ -16,6 +16,7 @@ from evopolicy.authoring import check_feedback, check_program
 from evopolicy.authoring.spaces import belongs, column_names
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec, Split
 from evopolicy.kernel.errors import BenchmarkError, InvalidAction
+from evopolicy.kernel.pool import SPLITS
 from evopolicy.kernel.spaces import (
     Box,
     Dict,
@@ -31,7 +32,6 @@ from evopolicy.kernel.spaces import (
 )
 from evopolicy.kernel.values import canonical_json, public
 
-SPLITS: tuple[Split, ...] = ("training", "validation", "assessment")
 _SPACES = (Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict, Tuple)
 _COMPARED_STEPS = 200
 # Long odd numbers: none of them turns up in a file by chance.

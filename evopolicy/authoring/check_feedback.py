@@ -13,13 +13,13 @@ import numpy as np
 
 from evopolicy.authoring.replay import rollout
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
+from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.evaluation import EpisodeResult, Fault, Outcome, PolicyFailure
-from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.feedback import Artifact, check_artifacts
 from evopolicy.kernel.trace import read_trace
 from evopolicy.kernel.values import public
 
 MEDIA_TYPES = ("text/csv", "application/json", "image/gif", "image/png", "application/x-npz", "text/plain")
-_ARTIFACT_BYTES = 128 * 2**20
 
 
 def check_feedback(
@@ -95,24 +95,21 @@ def _check_summary(benchmark: Benchmark, outcomes: Sequence[Outcome], episodes: 
 
 
 def _check_artifacts(artifacts: Sequence[Artifact], place: Path, episodes: Sequence[EpisodeSpec]) -> Iterator[str]:
+    try:
+        check_artifacts(artifacts, {episode.index for episode in episodes})
+    except BenchmarkError as error:
+        yield str(error)  # what a Session would refuse
+        return
     names: set[str] = set()
     for artifact in artifacts:
         name = artifact.name
-        parts = Path(name).parts
-        if not name or name.startswith("/") or ".." in parts or "\\" in name or not name.isascii():
-            yield f"the artifact name {name!r} is no portable relative path"
         if name.casefold() in names:
             yield f"two artifacts are called '{name}'"
         names.add(name.casefold())
         if artifact.media_type not in MEDIA_TYPES:
             yield f"'{name}' has the media type {artifact.media_type!r}; known are {', '.join(MEDIA_TYPES)}"
-        if artifact.episode is not None and artifact.episode not in {e.index for e in episodes}:
-            yield f"'{name}' is of Episode {artifact.episode}, which was not evaluated"
-        if not artifact.path.is_file() or place.resolve() not in artifact.path.resolve().parents:
+        if place.resolve() not in artifact.path.resolve().parents:
             yield f"'{name}' is no file in the folder it was to be written to"
-            continue
-        if artifact.path.stat().st_size > _ARTIFACT_BYTES:
-            yield f"'{name}' has more than 128 MiB"
             continue
         content = _content(artifact.path)
         if artifact.media_type == "text/csv" and (doubled := _doubled_columns(content)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from evopolicy.authoring import (
     find_breaches,
 )
 from evopolicy.authoring.benchmark import PROGRAMS
+from evopolicy.kernel.feedback import MAX_ARTIFACT_BYTES
 
 GOOD = BenchmarkSpec(
     id="test/Walk-v0",
@@ -384,14 +386,23 @@ def leaky_file(file: str, content: Callable[[Walking], bytes], **changes: Any) -
     return spoil
 
 
+def _as_large_as(path: Path, size: int) -> Path:
+    path.touch()
+    os.truncate(path, size)
+    return path
+
+
 @pytest.mark.parametrize(
     ("changes", "finding"),
     [
-        ({"name": "../up.txt"}, "no portable relative path"),
-        ({"name": "/root.txt"}, "no portable relative path"),
+        ({"name": "../up.txt"}, "not a portable relative path"),
+        ({"name": "/root.txt"}, "not a portable relative path"),
+        ({"name": "two words.txt"}, "not a portable relative path"),
+        ({"name": "feedback.json"}, "is taken"),
+        ({"path": lambda path: _as_large_as(path, MAX_ARTIFACT_BYTES + 1)}, "exceeds 64 MiB"),
         ({"media_type": "text/html"}, "media type 'text/html'"),
-        ({"episode": 99}, "is of Episode 99"),
-        ({"path": lambda path: path.with_name("gone")}, "is no file in the folder"),
+        ({"episode": 99}, "names Episode 99"),
+        ({"path": lambda path: path.with_name("gone")}, "was named and not written"),
         ({"path": lambda _: Path(__file__)}, "is no file in the folder"),
     ],
 )
