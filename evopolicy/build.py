@@ -228,18 +228,22 @@ def _plain(value: object) -> Any:
 
 
 def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int | None = None) -> Run:
-    """Run the cell, or go on with what its folder holds; a finished one is returned as it is."""
+    """Run the cell, or go on with what its folder holds. A finished one is returned as it is, an invalid one rerun."""
     parts = _parts(config)
     _check_output(Path(config.output))
     record = _record(config, parts)
     folder = run_folder(config, record)
     earlier = load_run(folder) if (folder / RECORD).exists() else None
     if earlier and earlier.finished and earlier.record.result_key == record.result_key:
-        return earlier
+        if earlier.valid:
+            return earlier
+        _set_aside(Path(config.output), folder)
+        earlier = None
     # A Run that goes on keeps the isolation it began with: its numbers are never of mixed levels.
     isolation = earlier.record.isolation if earlier else config.execution.isolation
     executor = build_executor(config.execution, parts.benchmark, workers=workers, isolation=isolation)
     try:
+        executor.warm()  # the workers load the Benchmark while the agent starts
         launcher = _launcher(config, executor)
         record = replace(
             record,
@@ -250,6 +254,16 @@ def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int
         return run(_run_plan(config, parts, record, folder, executor, launcher, observers))
     finally:
         executor.close()
+
+
+def _set_aside(output: Path, folder: Path) -> None:
+    """Keep an invalid Run under `output/invalid/`, as deep as before so that its links hold, and clear its place."""
+    place = output / "invalid" / folder.relative_to(output / "runs")
+    number = 1
+    while (target := place.with_name(f"{place.name}-{number}")).exists():
+        number += 1
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder.rename(target)
 
 
 def _run_plan(
@@ -300,7 +314,7 @@ def _run_plan(
 
 def build_executor(
     config: ExecutionConfig, benchmark: Benchmark, *, workers: int | None = None, isolation: str | None = None
-) -> Executor:
+) -> LocalExecutor:
     """The engine for `benchmark`; close it when done. Raises IsolationError where the level does not hold here."""
     return LocalExecutor(
         benchmark.reference,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import evopolicy
 from evopolicy import build
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.record import Run, load_run
 from evopolicy.presets import load_config
 
 
@@ -156,3 +157,39 @@ def test_a_finished_run_is_read_by_the_rule_it_is_asked_for(tmp_path: Path, monk
 
     monkeypatch.setattr(build, "build_executor", no_engine)
     assert asked().result == by_mean.result
+
+
+def test_a_run_that_ended_invalid_is_kept_aside_and_rerun(tmp_path: Path) -> None:
+    """The same command runs the rest of a sweep, and a Run the provider spoiled is part of the rest."""
+
+    def asked() -> Run:
+        return evopolicy.run(
+            {"name": "command", "argv": ["true"]},
+            "cartpole",
+            protocol="smoke",
+            pool={"training": 2, "validation": 1, "assessment": 1},
+            output=str(tmp_path),
+            execution="landlock",
+        )
+
+    first = asked()
+    assert first.valid  # nothing published: the initial Program is measured, and that is a result
+    _spoil(first)
+    second = asked()
+    assert second.folder == first.folder and second.valid
+    (kept,) = (tmp_path / "invalid").glob("*/*/*")
+    assert kept.name == f"{first.folder.name}-1"
+    assert not load_run(kept).valid
+    assert (load_run(kept).program(first.record.initial_program) / "policy.py").exists()
+
+
+def _spoil(run: Run) -> None:
+    """What a provider that stayed unreachable leaves in the journal."""
+    path = run.folder / "journal.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["event"] in ("handoff", "ended"):
+            line["reasons"] = ["provider"]
+        if line["event"] == "ended":
+            line["valid"] = False
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))

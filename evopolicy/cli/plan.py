@@ -114,11 +114,11 @@ def _plan_cell(overrides: Sequence[str], value: Mapping[str, Any]) -> PlannedCel
 
 
 def is_finished(folder: Path, result_key: str) -> bool:
-    """Whether the Run in `folder` has ended under `result_key`. Raises RecordError for a corrupt one."""
+    """Whether the Run in `folder` has ended, and validly, under `result_key`. Raises RecordError for a corrupt one."""
     if not (folder / RECORD).exists():
         return False
     result = load_run(folder).state.results.get(result_key)
-    return result is not None and result.ended
+    return result is not None and result.ended and bool(result.valid)
 
 
 def _options(composed: Sequence[Mapping[str, Any]]) -> CommandConfig:
