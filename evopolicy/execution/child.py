@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from evopolicy.execution import codec, process, sandbox, tracebacks
+from evopolicy.execution import codec, landlock, process, sandbox, tracebacks
 from evopolicy.execution.frames import ACT, ACTION, DONE, EXIT_WIRE, FAILED, IMPORT, MAKE, READY, ChildWire
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import InvalidAction
@@ -46,7 +45,6 @@ class Task:
 class Stage:
     """All an Episode's process is given by its template."""
 
-    config: sandbox.SandboxConfig
     laid: sandbox.Laid
     task: Task
     decode: Callable[[memoryview], Any]
@@ -55,10 +53,22 @@ class Stage:
     """Modules loaded already whose names the Program uses for its own files."""
 
 
-def live(stage: Stage, scratch: str, wire_fd: int, output_fd: int, parent: int) -> NoReturn:
+@dataclass(frozen=True)
+class Birth:
+    """What is one Episode's own."""
+
+    scratch: str
+    domain: landlock.Ruleset | None
+    wire_fd: int
+    output_fd: int
+    parent: int
+    """The template's process id."""
+
+
+def live(stage: Stage, birth: Birth) -> NoReturn:
     """Be the Episode's process. Never returns."""
     try:
-        _settle(stage, scratch, wire_fd, output_fd, parent)
+        _settle(stage, birth)
         channel = ChildWire(WIRE_FD)
         channel.send(0, READY, wire.encode(os.getpid()))
     except BaseException as error:
@@ -67,20 +77,19 @@ def live(stage: Stage, scratch: str, wire_fd: int, output_fd: int, parent: int) 
             os.write(2, f"the sandbox cannot be laid: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(EXIT_SETUP)
-    _answer(channel, Player(stage, scratch))
+    _answer(channel, Player(stage, birth.scratch))
 
 
-def _settle(stage: Stage, scratch: str, wire_fd: int, output_fd: int, parent: int) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    process.die_with_parent(parent)
+def _settle(stage: Stage, birth: Birth) -> None:
+    process.die_with_parent(birth.parent)
     os.setsid()
-    os.dup2(output_fd, 1)
-    os.dup2(output_fd, 2)
-    os.chdir(scratch)
-    os.environ["HOME"] = os.environ["TMPDIR"] = scratch
-    sandbox.lay_child(stage.config, stage.laid, scratch)
-    # After the paths the template holds open were used: one of them may have this number.
-    os.dup2(wire_fd, WIRE_FD)
+    os.dup2(birth.output_fd, 1)
+    os.dup2(birth.output_fd, 2)
+    os.chdir(birth.scratch)
+    os.environ["HOME"] = os.environ["TMPDIR"] = birth.scratch
+    sandbox.lay_child(stage.laid, birth.domain)
+    # After the rules were laid: their descriptor may have this number.
+    os.dup2(birth.wire_fd, WIRE_FD)
     os.closerange(WIRE_FD + 1, sandbox.OPEN_FILES)
     sys.path.insert(0, stage.program)
     for name in stage.shadowed:
@@ -92,7 +101,7 @@ class Player:
 
     def __init__(self, stage: Stage, scratch: str) -> None:
         self._stage = stage
-        self._places = tracebacks.Places(stage.program, {scratch: "$TMPDIR", **_installed()})
+        self._scratch = scratch
         self._seed = 0
         self._module: Any = None
         self._policy: BoundPolicy | None = None
@@ -121,13 +130,14 @@ class Player:
     def describe(self, error: BaseException) -> bytes:
         """The body of FAILED for what the Program raised."""
         sandbox.make_room_to_report()
-        config = self._stage.config
+        places = tracebacks.Places(self._stage.program, {self._scratch: "$TMPDIR", **_installed()})
+        config = self._stage.laid.config
         limits = {"file_bytes": config.scratch_bytes, "open_files": sandbox.OPEN_FILES}
         more, limit = tracebacks.hit_limit(error, limits)
         report: dict[str, Any] = {
             "kind": "exception",
-            "message": self._places.relative(tracebacks.message(error)) + more,
-            "traceback": tracebacks.program_traceback(error, self._places),
+            "message": places.relative(tracebacks.message(error)) + more,
+            "traceback": tracebacks.program_traceback(error, places),
             "limit": limit,
         }
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:

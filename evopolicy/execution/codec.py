@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscr
 
 # Below this an array is copied behind its head in one piece; above it is sent from where it lies.
 _SMALL = 1 << 13
+_FEW = 32
 _DEEP = 16
 
 Encoded = tuple[bytes, memoryview | None]
@@ -90,7 +92,8 @@ def observation_decoder(space: Space) -> Callable[[memoryview], Any]:
         start = len(wire.array_prefix(dtype, shape))
         if 0 in shape:
             return lambda _body: np.empty(shape, dtype)
-        return lambda body: np.frombuffer(body, dtype, offset=start).reshape(shape).copy()
+        # The array owns its bytes: writable, aligned, and untouched by the next frame.
+        return lambda body: np.ndarray(shape, dtype, bytearray(body[start:]))
     restore = _restorer(space)
     return lambda body: restore(wire.decode(body))
 
@@ -231,11 +234,20 @@ def _box_reader(space: Box, general: Callable[[bytes], Any]) -> Callable[[bytes]
     start = len(next(iter(known), b""))
     uniform = all(len(prefix) == start for prefix in known)
 
+    lows, highs = low.ravel().tolist(), high.ravel().tolist()
+    few = low.size <= _FEW
+
+    def inside(array: Any) -> bool:
+        if few:  # On a few numbers Python is faster than two comparisons of arrays. NaN is inside of nothing.
+            numbers = array.ravel().tolist()
+            return all(map(le, lows, numbers)) and all(map(le, numbers, highs))
+        return bool((low <= array).all() and (array <= high).all())
+
     def read(body: bytes) -> tuple[Any, bool]:
         dtype = known.get(body[:start]) if uniform else None
         if dtype is not None and len(body) == start + dtype.itemsize * low.size:
             array = np.frombuffer(body, dtype, offset=start).reshape(shape)
-            if (low <= array).all() and (array <= high).all():
+            if inside(array):
                 return array.astype(space.dtype), False
         return general(body)  # type: ignore[no-any-return]
 

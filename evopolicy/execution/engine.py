@@ -36,7 +36,7 @@ from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.ports import Isolation, Limits, RenderJob
 
 POLICY_PACKAGES = ("numpy", "scipy")
-LANES = 4
+LANES = 2
 
 
 class LocalExecutor:

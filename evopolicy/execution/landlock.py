@@ -32,9 +32,12 @@ _NET_ALL = 3
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
 
 
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+_NUMBERS = NUMBERS.get(platform.machine(), {})
+
+
 def _call(name: str, *arguments: object) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.syscall(NUMBERS[platform.machine()][name], *arguments)
+    result = _syscall(_NUMBERS[name], *arguments)
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"{name}: {os.strerror(error)}")
@@ -43,7 +46,7 @@ def _call(name: str, *arguments: object) -> int:
 
 def abi() -> int:
     """The kernel's Landlock version, 0 where it has none or it is switched off."""
-    if platform.machine() not in NUMBERS:
+    if not _NUMBERS:
         return 0
     try:
         return _call("landlock_create_ruleset", None, ctypes.c_size_t(0), 1)
@@ -94,6 +97,10 @@ class Ruleset:
     def restrict(self) -> None:
         """Raises OSError where this process has not given up new privileges first."""
         _call("landlock_restrict_self", self._fd, 0)
+        self.close()
+
+    def close(self) -> None:
+        """Let the rules go in this process; the ones they were laid on keep them."""
         os.close(self._fd)
 
 

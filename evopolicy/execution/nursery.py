@@ -13,29 +13,31 @@ import importlib
 import importlib.util
 import os
 import secrets
+import select
 import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
-from evopolicy.execution import child, codec, process, sandbox
+from evopolicy.execution import child, codec, compiled, process, sandbox
 from evopolicy.kernel.spaces import from_value
 
 # What almost every Policy imports; loaded once, before any Program is looked at.
 _USUAL = (
-    "abc bisect collections copy csv dataclasses enum functools heapq itertools json linecache math numpy numpy.linalg "
-    "numpy.random operator os pathlib pickle random re statistics string struct tempfile textwrap threading time "
+    "abc bisect collections copy dataclasses enum functools heapq itertools json linecache math numpy numpy.linalg "
+    "numpy.random operator os pathlib pickle random re string struct textwrap threading time "
     "traceback types typing warnings weakref"
 )
 
 FORK, RELEASE, STATUS, LEFT, BROKEN = b"F", b"R", b"S", b"L", b"B"
 _MESSAGE = 1 << 16
+_REAP_MS = 5
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,14 @@ class Ended:
     peak_bytes: int = 0
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a nursery's templates are given by the fork."""
+
+    task: child.Task
+    decode: Callable[[memoryview], Any]
+
+
 def main(fd: int, parent: int, config_path: str) -> NoReturn:
     """Be the nursery, on the socket `fd`, until it closes."""
     process.die_with_parent(parent)
@@ -96,17 +106,19 @@ def main(fd: int, parent: int, config_path: str) -> NoReturn:
 
 
 def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> NoReturn:
-    signal.signal(signal.SIGCHLD, _reap_all)
     here = os.getpid()
+    decode = codec.observation_decoder(task.observation_space)
     while True:
         message, fds, _, _ = socket.recv_fds(control, _MESSAGE, 1)
         if not message:
             # The templates see their own ends close; once they are gone nothing of an Episode is left.
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             with contextlib.suppress(ChildProcessError):
                 while os.wait():
                     pass
             os._exit(0)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # Templates that ended since the last request.
+                pass
         request = msgspec.msgpack.decode(message, type=TemplateRequest)
         for name in request.preload:
             # A name that is no module (`from numpy import array`) or fails to load is the Program's own to find out.
@@ -116,36 +128,37 @@ def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> N
         gc.freeze()
         if process.plain_fork() == 0:
             control.close()
-            _template(socket.socket(fileno=fds[0]), config, task, request, here)
+            _template(socket.socket(fileno=fds[0]), config, Given(task, decode), request, here)
         os.close(fds[0])
 
 
-def _reap_all(_signal: int, _frame: FrameType | None) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
 def _template(
-    control: socket.socket, config: NurseryConfig, task: child.Task, request: TemplateRequest, parent: int
+    control: socket.socket, config: NurseryConfig, given: Given, request: TemplateRequest, parent: int
 ) -> NoReturn:
     try:
         process.die_with_parent(parent)
         sys.dont_write_bytecode = True
         # Fills the import system's lists of the standard library's folders, which may not be listed afterwards.
         importlib.util.find_spec("evopolicy_has_no_such_module")
-        Path(request.scratches).mkdir(parents=True, exist_ok=True)
+        code = str(code_folder(Path(request.scratches)))
+        for folder in (request.scratches, code):
+            Path(folder).mkdir(parents=True, exist_ok=True)
         loaded = set(sys.modules) - set(sys.builtin_module_names)
         own = {entry.stem for entry in Path(request.program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
-        laid = sandbox.lay_template(config.sandbox, request.program, request.scratches)
-        decode = codec.observation_decoder(task.observation_space)
+        laid = sandbox.lay_template(config.sandbox, (request.program, code), (request.scratches, code))
+        compiled.compile_all(laid, request.program, code)
         shadowed = tuple(sorted(own & loaded))
-        stage = child.Stage(config.sandbox, laid, task, decode, request.program, shadowed)
+        stage = child.Stage(laid, given.task, given.decode, request.program, shadowed)
         Template(control, stage, request.scratches).serve()
     except BaseException:
         with contextlib.suppress(OSError):
             _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode())
     os._exit(1)
+
+
+def code_folder(scratches: Path) -> Path:
+    """Where a template keeps the compiled code of its Program, beside its Episodes' scratch folders."""
+    return scratches.with_name(f"code-{scratches.name}")
 
 
 def _tell(control: socket.socket, message: bytes) -> None:
@@ -166,24 +179,28 @@ class Template:
 
     def serve(self) -> None:
         """Answer until the worker closes its end."""
-        signal.signal(signal.SIGCHLD, lambda *_: self._reap())
+        poll = select.poll()
+        poll.register(self._control.fileno(), select.POLLIN)
         while True:
+            # No handler for the ends of children: each of them would have to take it off again.
+            if not poll.poll(_REAP_MS if self._released else None):
+                self._reap()
+                continue
             message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
             if not message:
                 self._end_all()
                 return
             if message[:1] == FORK:
+                self._reap()
                 self._fork(*fds)
                 continue
             pid = int.from_bytes(message[1:5], "little")
             if message[:1] == RELEASE:
                 self._released.add(pid)
-                self._reap()
             else:
                 _tell(self._control, STATUS + msgspec.msgpack.encode(self._status(pid)))
 
     def _end_all(self) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in self._scratch_of:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -194,10 +211,13 @@ class Template:
     def _fork(self, wire_fd: int, output_fd: int) -> None:
         scratch = f"{self._scratches}/{secrets.token_hex(8)}"
         os.mkdir(scratch, 0o700)  # noqa: PTH102 (once per Episode: no Path object)
+        domain = sandbox.own_domain(self._stage.laid, scratch)
         pid = process.plain_fork()
         if pid == 0:
-            child.live(self._stage, scratch, wire_fd, output_fd, self._pid)
+            child.live(self._stage, child.Birth(scratch, domain, wire_fd, output_fd, self._pid))
         self._scratch_of[pid] = scratch
+        if domain is not None:
+            domain.close()
         os.close(wire_fd)
         os.close(output_fd)
 
@@ -210,13 +230,8 @@ class Template:
 
     def _reap(self) -> None:
         # Only what was released: until then the number stays the Episode's, so that a late signal hits nobody else.
-        # The signal's handler may come between any two lines of this.
         for pid in list(self._released):
-            try:
-                ended = os.waitpid(pid, os.WNOHANG)[0] != 0
-            except ChildProcessError:
-                ended = True
-            if ended:
+            if os.waitpid(pid, os.WNOHANG)[0]:
                 self._released.discard(pid)
                 self._forget(pid)
 

@@ -40,8 +40,8 @@ def main(paths: list[str]) -> list[str]:
 def _confined(folder: str, scratch: Path, other: Path, paths: list[str]) -> list[str]:
     config = sandbox.SandboxConfig("landlock", landlock.abi(), (), (), 4 << 30, 1 << 20, 60.0)
     try:
-        laid = sandbox.lay_template(config, f"{folder}/program", str(scratch.parent))
-        sandbox.lay_child(config, laid, str(scratch))
+        laid = sandbox.lay_template(config, (), (str(scratch.parent),))
+        sandbox.lay_child(laid, sandbox.own_domain(laid, str(scratch)))
         (scratch / "file").write_text("x")
     except OSError as error:
         return [f"it cannot be laid: {error}"]

@@ -31,9 +31,11 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
 """Numerical libraries read these when they are loaded: workers and Policies share the cores by processes."""
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} refused")
 
 
@@ -80,9 +82,8 @@ def give_up_privileges() -> None:
     """No new privileges by any exec; every capability dropped, so that root is a user like others."""
     _prctl(_NO_NEW_PRIVILEGES, 1)
     if os.geteuid() == 0 and platform.machine() in NUMBERS:
-        libc = ctypes.CDLL(None, use_errno=True)
         header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
-        if libc.syscall(NUMBERS[platform.machine()]["capset"], header, bytes(24)) != 0:
+        if _LIBC.syscall(NUMBERS[platform.machine()]["capset"], header, bytes(24)) != 0:
             raise OSError(ctypes.get_errno(), "capset refused to drop the capabilities")
 
 
@@ -91,17 +92,16 @@ def fix_addresses() -> int:
 
     Objects without a hash of their own are ordered by address in sets: the same Program then walks them the same way.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    before = int(libc.personality(0xFFFFFFFF))
+    before = int(_LIBC.personality(0xFFFFFFFF))
     if before >= 0:
-        libc.personality(before | _NO_RANDOM_ADDRESSES)
+        _LIBC.personality(before | _NO_RANDOM_ADDRESSES)
     return before
 
 
 def restore_addresses(before: int) -> None:
     """Take back `fix_addresses`."""
     if before >= 0:
-        ctypes.CDLL(None).personality(before)
+        _LIBC.personality(before)
 
 
 def virtual_bytes() -> int:

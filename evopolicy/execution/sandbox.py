@@ -41,28 +41,33 @@ class SandboxConfig:
 class Laid:
     """What a template keeps for its children."""
 
+    config: SandboxConfig
     open_roots: tuple[tuple[int, int], ...]
     """Open paths and the rights on them."""
-    address_space: int
-    """Bytes of address space an Episode's process may have: the template's own and the limit."""
+    filter: seccomp.Filter | None
 
 
-def lay_template(config: SandboxConfig, program: str, scratches: str) -> Laid:
-    """Confine this template and all it will fork to the runtime, `program` and `scratches`. Raises OSError."""
+def lay_template(config: SandboxConfig, reading: Sequence[str], changing: Sequence[str]) -> Laid:
+    """Confine this template and all it will fork to the runtime and to what it may read and change. Raises OSError.
+
+    Its children may read all of `reading`, and change what `own_domain` names out of `changing`.
+    """
     roots: list[tuple[int, int]] = []
-    # Asked before /proc is out of sight.
-    address_space = process.virtual_bytes() + config.memory_bytes
+    _lay_limits(config)
+    process.leave_no_core()
     if config.level != "none":
         process.give_up_privileges()
     if config.landlock_abi:
-        reading = [(path, landlock.READ) for path in (*config.readable, program)]
-        rules = [*reading, (scratches, landlock.CHANGE), *_DEVICES]
-        coarse = [(path, landlock.READ) for path in dict.fromkeys((*config.roots, program))]
+        rules = [(path, landlock.READ) for path in (*config.readable, *reading)]
+        rules += [(path, landlock.CHANGE) for path in changing]
+        coarse = [(path, landlock.READ) for path in dict.fromkeys((*config.roots, *reading))]
         roots = _opened([*coarse, *_DEVICES])
-        landlock.restrict(config.landlock_abi, rules)
-    if config.level != "none":
-        seccomp.lay(seccomp.template_filter())
-    return Laid(tuple(roots), address_space)
+        landlock.restrict(config.landlock_abi, [*rules, *_DEVICES])
+    if config.level == "none":
+        return Laid(config, tuple(roots), None)
+    child_filter = seccomp.Filter(seccomp.child_filter(seccomp.NOBODY))
+    seccomp.lay(seccomp.template_filter())
+    return Laid(config, tuple(roots), child_filter)
 
 
 def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
@@ -75,27 +80,34 @@ def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
     return opened
 
 
-def lay_child(config: SandboxConfig, laid: Laid, scratch: str) -> None:
-    """Confine this process, an Episode's own, to its scratch folder; no new processes, limits on what it may use."""
-    lay_limits(config, laid)
-    process.leave_no_core()
-    if config.landlock_abi:
-        ruleset = landlock.Ruleset(config.landlock_abi)
-        for fd, rights in laid.open_roots:
-            ruleset.allow_fd(fd, rights)
-        ruleset.allow(scratch, landlock.CHANGE)
-        ruleset.restrict()
-    if config.level != "none":
-        seccomp.lay(seccomp.child_filter(os.getpid()))
-
-
-def lay_limits(config: SandboxConfig, laid: Laid) -> None:
-    seconds = int(config.cpu_seconds) + 2
-    process.limit(resource.RLIMIT_AS, laid.address_space, laid.address_space + _REPORT_ROOM)
+def _lay_limits(config: SandboxConfig) -> None:
+    """The template itself uses next to nothing: what it may use, each of its children may."""
+    room = process.virtual_bytes() + config.memory_bytes
+    process.limit(resource.RLIMIT_AS, room, room + _REPORT_ROOM)
     process.limit(resource.RLIMIT_FSIZE, config.scratch_bytes)
     process.limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     process.limit(resource.RLIMIT_CORE, 0)
-    process.limit(resource.RLIMIT_CPU, seconds, seconds + 1)
+
+
+def own_domain(laid: Laid, scratch: str) -> landlock.Ruleset | None:
+    """The rules of the next child, gathered in its template, where it costs less: what all read, and its scratch."""
+    if not laid.config.landlock_abi:
+        return None
+    ruleset = landlock.Ruleset(laid.config.landlock_abi)
+    for fd, rights in laid.open_roots:
+        ruleset.allow_fd(fd, rights)
+    ruleset.allow(scratch, landlock.CHANGE)
+    return ruleset
+
+
+def lay_child(laid: Laid, domain: landlock.Ruleset | None) -> None:
+    """Confine this process, an Episode's own, to its scratch folder; no new processes, a stop to its CPU time."""
+    seconds = int(laid.config.cpu_seconds) + 2
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    if domain is not None:
+        domain.restrict()
+    if laid.filter is not None:
+        laid.filter.lay(os.getpid())
 
 
 def make_room_to_report() -> None:

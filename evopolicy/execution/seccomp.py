@@ -166,20 +166,40 @@ def _answer(rule: Rule) -> Iterable[tuple[int, int, int, int]]:
 
 
 _SET_MODE_FILTER, _SPEC_ALLOW = 1, 4
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+
+
+NOBODY = 0x7FFFFFFF
+"""A process id that stands for the one a filter is going to be laid in."""
 
 
 class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+class Filter:
+    """A filter ready to be laid: assembled in one process, laid in the ones it forks."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = ctypes.create_string_buffer(code, len(code))
+        self._program = _Program(len(code) // 8, ctypes.addressof(self._code))
+        nobody = struct.pack("<I", NOBODY)
+        self._places = [at for at in range(4, len(code), 8) if code[at : at + 4] == nobody]
+
+    def lay(self, pid: int = 0) -> None:
+        """Lay it on this process for ever, `pid` where `child_filter(NOBODY)` left a place for it. Raises OSError.
+
+        The process must have given up new privileges.
+        """
+        for place in self._places:
+            struct.pack_into("<I", self._code, place, pid)
+        number, program = NUMBERS[platform.machine()]["seccomp"], ctypes.byref(self._program)
+        # Without SPEC_ALLOW older kernels slow every process with a filter down; the very oldest do not know the flag.
+        if all(_syscall(number, _SET_MODE_FILTER, flags, program) != 0 for flags in (_SPEC_ALLOW, 0)):
+            error = ctypes.get_errno()
+            raise OSError(error, f"seccomp refused a filter: {errno.errorcode.get(error, error)}")
 
 
 def lay(code: bytes) -> None:
     """Lay `code` on this process for ever (it must have given up new privileges). Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    number = NUMBERS[platform.machine()]["seccomp"]
-    program = _Program(len(code) // 8, code)
-    for flags in (_SPEC_ALLOW, 0):
-        # Without SPEC_ALLOW older kernels slow every process with a filter down; the very oldest do not know the flag.
-        if libc.syscall(number, _SET_MODE_FILTER, flags, ctypes.byref(program)) == 0:
-            return
-    error = ctypes.get_errno()
-    raise OSError(error, f"seccomp refused a filter: {errno.errorcode.get(error, error)}")
+    Filter(code).lay()

@@ -27,6 +27,7 @@ from evopolicy.execution.nursery import (
     Ended,
     NurseryConfig,
     TemplateRequest,
+    code_folder,
 )
 from evopolicy.kernel.errors import ExecutionError
 
@@ -193,6 +194,7 @@ class Template:
     def clear(self) -> None:
         """Remove what its Episodes left, once it is gone."""
         self._sweeper.submit(remove, self._scratches)
+        self._sweeper.submit(remove, code_folder(self._scratches))
 
 
 def kill(pid: int) -> None:

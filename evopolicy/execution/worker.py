@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evopolicy.execution import codec, process, sampled
+from evopolicy.execution import codec, cores, process, sampled
 from evopolicy.execution.control import (
     CheckDone,
     CheckJob,
@@ -252,6 +252,7 @@ def main(fd: int) -> None:
         return
     process.die_with_parent(config.parent)
     faulthandler.enable()
+    core = cores.settle()
     sys.path[:] = config.path
     watch = shared_watch(mmap.mmap(int(os.environ.pop("EVOPOLICY_WATCH")), mmap.PAGESIZE))
     try:
@@ -262,6 +263,7 @@ def main(fd: int) -> None:
         return
     link.send(WorkerReady())
     worker.run()
+    core.close()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,49 @@ def test_modules_a_program_names_are_found_without_running_it(tmp_path: Path) ->
     found = list(templates.named_modules(tmp_path, frozenset({"numpy", "scipy"})))
     assert {"scipy.linalg", "scipy.special", "scipy", "scipy.optimize"} <= set(found)
     assert not any(name.startswith(("os", "gymnasium")) for name in found)
+
+
+# --- cores and compiled code -------------------------------------------------------------------------------------
+
+SETTLES = """
+import os
+from evopolicy.execution import cores
+before = os.sched_getaffinity(0)
+first = cores.settle()
+one = os.sched_getaffinity(0)
+os.sched_setaffinity(0, before)
+second = cores.settle()
+two = os.sched_getaffinity(0)
+print(len(one) == 1 or one == before, one.isdisjoint(two) or two == before)
+"""
+
+
+def test_workers_settle_on_different_cores_and_stay_free_where_all_are_taken() -> None:
+    done = subprocess.run([sys.executable, "-c", SETTLES], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "True True\n"
+
+
+def test_modules_are_imported_from_compiled_code_and_from_source_where_there_is_none(tmp_path: Path) -> None:
+    program, code = tmp_path / "program", tmp_path / "code"
+    (program / "inner").mkdir(parents=True)
+    code.mkdir()
+    (program / "compiled_here.py").write_text("from inner import part\nvalue = part.value\n")
+    (program / "inner" / "part.py").write_text("value = 4\n")
+    (program / "broken_here.py").write_text("def f(:\n")
+    script = f"""
+import sys, pathlib
+from evopolicy.execution import compiled, sandbox
+config = sandbox.SandboxConfig("none", 0, (), (), 1 << 32, 1 << 20, 60.0)
+compiled.compile_all(sandbox.Laid(config, (), None), {str(program)!r}, {str(code)!r})
+made = len(list(pathlib.Path({str(code)!r}).iterdir()))
+sys.path.insert(0, {str(program)!r})
+for name in ("compiled_here.py", "inner/part.py"):
+    pathlib.Path({str(program)!r}, name).write_text("value = 5  # A Program never changes; this shows what is read.")
+import compiled_here
+try:
+    import broken_here
+except SyntaxError as error:
+    print(made, compiled_here.value, error.filename == {str(program / "broken_here.py")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "2 4 True\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from evopolicy.execution.attendant import descendants
-from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.engine import LANES, LocalExecutor
 from evopolicy.execution.folders import HeldFolder
 from evopolicy.kernel.ports import Isolation
 from tests.execution import toys
@@ -24,7 +24,7 @@ from tests.execution.conftest import LIMITS
 HOST = """
     import sys
     from pathlib import Path
-    from evopolicy.execution.engine import LocalExecutor
+    from evopolicy.execution.engine import LANES, LocalExecutor
     from evopolicy.kernel.ports import Limits
     from tests.execution import toys
     limits = Limits(60.0, 600.0, 1 << 30, 1000, 1 << 20, 600.0, 20.0)
@@ -78,7 +78,7 @@ def host(level: Isolation, program: Callable[..., Path], tmp_path: Path) -> subp
         cwd=Path(__file__).parents[2],
         stderr=subprocess.DEVNULL,
     )
-    assert wait_for(lambda: len(list(temporary.glob("*/scratch-*/*/left"))) == 8)
+    assert wait_for(lambda: len(list(temporary.glob("*/scratch-*/*/left"))) == 2 * LANES)
     return started
 
 
@@ -87,7 +87,7 @@ def test_nothing_of_a_host_that_is_killed_or_interrupted_goes_on(
     host: subprocess.Popen[bytes], tmp_path: Path, number: signal.Signals
 ) -> None:
     started = descendants(host.pid)
-    assert len(started) >= 2 * 3 + 8
+    assert len(started) >= 2 * 3 + 2 * LANES
     host.send_signal(number)
     assert host.wait(60) != 0
     assert wait_for(lambda: not running(started)), running(started)

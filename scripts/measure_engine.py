@@ -1,0 +1,313 @@
+"""Measures the Episode engine against the design's numbers, each as a ratio or difference within one run.
+
+    python scripts/measure_engine.py [--isolation LEVEL] [--repeats N] [--quick] [--json]
+
+Every row is the median of repeats; in each, a bare loop of the same Environment and Policy in one process runs right
+beside the engine, so that a slow or busy machine slows both. Numbers of a machine that does other work are no good.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import resource
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evopolicy.execution.engine import LocalExecutor
+from evopolicy.kernel import spaces
+from evopolicy.kernel.benchmark import Benchmark, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
+from evopolicy.kernel.policy import PolicyContext, bind
+from evopolicy.kernel.ports import Limits
+
+LIMITS = Limits(5.0, 300.0, 2 << 30, 65_536, 64 << 20, 60.0, 60.0)
+CORES = len(os.sched_getaffinity(0))
+STEADY = "class P:\n    def act(self, obs): return 0\ndef make_policy(context): return P()\n"
+STEADY_BOX = (
+    "import numpy as np\nclass P:\n    a = np.zeros(6, np.float32)\n    def act(self, obs): return self.a\n"
+    "def make_policy(context): return P()\n"
+)
+
+
+# --- a task that costs nothing, so that what is measured is the engine -------------------------------------------
+
+
+class _Null:
+    def __init__(self, steps: int, observation: Any) -> None:
+        self._left, self._observation = steps, observation
+
+    def reset(self) -> Any:
+        return self._observation
+
+    def step(self, action: Any) -> Transition:  # noqa: ARG002 (the protocol names it)
+        self._left -= 1
+        return Transition(self._observation, 0.0, self._left == 0, False)
+
+    def measures(self) -> Mapping[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+class _NullBenchmark:
+    def __init__(self, steps: int, frame: bool) -> None:
+        self._steps = steps
+        space = spaces.box(0, 255, (96, 96, 3), "uint8") if frame else spaces.box(-1.0, 1.0, (17,), "float64")
+        self.observation = np.zeros(space.shape, space.dtype)
+        self.spec = BenchmarkSpec(
+            id="measure/Null-v0",
+            slug="null",
+            title="Null",
+            goal="",
+            scoring="",
+            ending="",
+            observation_space=space,
+            action_space=spaces.box(-1.0, 1.0, (6,)),
+            max_steps=steps,
+            failure_score=0.0,
+        )
+
+    def make(self, _episode: EpisodeSpec) -> _Null:
+        return _Null(self._steps, self.observation)
+
+
+def null(steps: int, frame: bool = False) -> _NullBenchmark:
+    """Factory of the null task; workers import this file as `measure_engine`."""
+    return _NullBenchmark(steps, frame)
+
+
+# --- running -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    value: float
+    unit: str
+    reach: float
+    at_least: bool
+    detail: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.reach if self.at_least else self.value <= self.reach
+
+
+def specs(count: int, first: int = 0) -> list[EpisodeSpec]:
+    return [EpisodeSpec(i, 1_000 + i, 2_000 + i) for i in range(first, first + count)]
+
+
+def bare(benchmark: Any, program: Path, episodes: Sequence[EpisodeSpec]) -> float:
+    """Wall seconds of the same Episodes in this process: a fresh Environment and Policy each, nothing between them."""
+    module_spec = importlib.util.spec_from_file_location("measured_policy", program / "policy.py")
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    spec = benchmark.spec
+    began = time.perf_counter()
+    for episode in episodes:
+        context = PolicyContext(
+            spec.observation_space, spec.action_space, spec.parameters, episode.policy_seed, spec.max_steps
+        )
+        policy, environment = bind(module, context), benchmark.make(episode)
+        policy.reset()
+        observation = environment.reset()
+        for _ in range(spec.max_steps):
+            observation, _reward, terminated, truncated, _info = environment.step(policy.act(observation))
+            if terminated or truncated:
+                break
+        environment.close()
+    return time.perf_counter() - began
+
+
+@contextmanager
+def engine(reference: BenchmarkReference, level: Any, **options: Any) -> Iterator[LocalExecutor]:
+    options = {"workers": CORES, **options}
+    with LocalExecutor(reference, LIMITS, isolation=level, allow_unisolated=True, **options) as executor:
+        yield executor
+
+
+def timed(executor: LocalExecutor, program: Path, episodes: Sequence[EpisodeSpec]) -> float:
+    began = time.perf_counter()
+    results = executor.evaluate(program, episodes)
+    seconds = time.perf_counter() - began
+    bad = [result for result in results if result.outcome is None or result.outcome.failure]
+    if bad:
+        sys.exit(f"an Episode that should have been played was not: {bad[0]}")
+    return seconds
+
+
+def repeated(repeats: int, measure: Callable[[], float]) -> tuple[float, str]:
+    values = sorted(measure() for _ in range(repeats))
+    return statistics.median(values), f"{values[0]:.3g} ... {values[-1]:.3g}"
+
+
+@contextmanager
+def program(text: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="evopolicy-measure-") as folder:
+        (Path(folder) / "policy.py").write_text(text)
+        yield Path(folder)
+
+
+# --- the rows ----------------------------------------------------------------------------------------------------
+
+
+def fixed_cost(level: Any, repeats: int, count: int) -> Row:
+    """Of an Episode of one step, one after the other."""
+    reference, benchmark = BenchmarkReference("measure_engine:null", {"steps": 1}), null(1)
+    with program(STEADY_BOX) as folder, engine(reference, level, workers=1, lanes=1) as executor:
+        timed(executor, folder, specs(10))
+
+        def measure() -> float:
+            loop = bare(benchmark, folder, specs(count))
+            return (timed(executor, folder, specs(count)) - loop) / count * 1e3
+
+        value, detail = repeated(repeats, measure)
+    return Row("fixed cost of an Episode, one at a time", value, "ms", 5.0, False, detail)
+
+
+def step_cost(level: Any, repeats: int, steps: int, *, frame: bool, lanes: int, reach: float) -> Row:
+    """What a step costs more than in a bare loop."""
+    parameters = {"steps": steps, "frame": frame}
+    reference, benchmark = BenchmarkReference("measure_engine:null", parameters), null(steps, frame)
+    with program(STEADY_BOX) as folder, engine(reference, level, workers=1, lanes=lanes) as executor:
+        timed(executor, folder, specs(2))
+
+        def measure() -> float:
+            loop = bare(benchmark, folder, specs(lanes))
+            return (timed(executor, folder, specs(lanes)) - loop) / lanes / steps * 1e6
+
+        value, detail = repeated(repeats, measure)
+    what = "96x96x3 frame" if frame else "17 numbers"
+    return Row(f"added cost of a step, {what}, {lanes} lane{'s' * (lanes > 1)}", value, "us", reach, False, detail)
+
+
+def cheetah(level: Any, repeats: int, episodes: int) -> Row:
+    """Isolated Episodes per second over what all cores could do with bare loops."""
+    from evopolicy_mujoco import load
+
+    benchmark: Benchmark = load("half_cheetah")
+    folder = benchmark.programs["initial"]
+    with engine(benchmark.reference, level) as executor:
+        timed(executor, folder, specs(2 * CORES))
+
+        def measure() -> float:
+            return bare(benchmark, folder, specs(episodes)) / timed(executor, folder, specs(episodes)) / CORES
+
+        value, detail = repeated(repeats, measure)
+    return Row("HalfCheetah-v5: isolated / (cores x bare), Episodes per second", value, "", 0.75, True, detail)
+
+
+def cartpole(level: Any, repeats: int, episodes: int) -> Row:
+    """Short Episodes, where the fixed cost is all there is."""
+    from evopolicy_classic_control import load
+
+    benchmark: Benchmark = load("cartpole")
+    with program(STEADY) as folder, engine(benchmark.reference, level) as executor:
+        timed(executor, folder, specs(2 * CORES))
+
+        def measure() -> float:
+            loop = bare(benchmark, folder, specs(episodes))
+            return timed(executor, folder, specs(episodes)) / loop
+
+        value, detail = repeated(repeats, measure)
+    return Row("CartPole of ~10 steps: isolated / bare, wall time", value, "x", 20.0, False, detail)
+
+
+def memory(level: Any, episodes: int) -> Row:
+    """What the Host's memory grows by from the 100th Episode to the last."""
+    from evopolicy_classic_control import load
+
+    benchmark: Benchmark = load("cartpole")
+    seen: list[int] = []
+    page = resource.getpagesize()
+
+    def progress(_result: object) -> None:
+        seen.append(int(Path("/proc/self/statm").read_text().split()[1]) * page)
+
+    with (
+        program(STEADY) as folder,
+        engine(benchmark.reference, level) as executor,
+        tempfile.TemporaryDirectory(prefix="evopolicy-measure-") as traces,
+    ):
+        executor.evaluate(folder, specs(episodes), traces=Path(traces), progress=progress)
+    grown = (seen[-1] - seen[min(100, episodes // 2)]) / 2**20
+    return Row(f"Host memory, Episode 100 to {episodes}, traced", grown, "MiB", 4.0, False)
+
+
+def yardsticks() -> dict[str, float]:
+    """What this machine does by itself: microseconds of a socket round trip between threads, of a fork, of a loop."""
+    ours, theirs = socket.socketpair()
+    count = 5_000
+
+    def echo() -> None:
+        while data := theirs.recv(64):
+            theirs.send(data)
+
+    thread = threading.Thread(target=echo, daemon=True)
+    thread.start()
+    began = time.perf_counter()
+    for _ in range(count):
+        ours.send(b"x")
+        ours.recv(64)
+    trip = (time.perf_counter() - began) / count * 1e6
+    ours.close()
+    began = time.perf_counter()
+    total = 0
+    for number in range(1_000_000):
+        total += number
+    return {"socket_round_trip_us": trip, "million_additions_ms": (time.perf_counter() - began) * 1e3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--isolation", default="auto")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="fewer Episodes and no HalfCheetah")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    level, repeats, quick = arguments.isolation, arguments.repeats, arguments.quick
+    with engine(BenchmarkReference("measure_engine:null", {"steps": 1}), level) as executor:
+        holds = executor.isolation
+    rows = [
+        fixed_cost(level, repeats, 30 if quick else 100),
+        step_cost(level, repeats, 1_000 if quick else 4_000, frame=False, lanes=1, reach=25.0),
+        step_cost(level, repeats, 1_000 if quick else 4_000, frame=False, lanes=4, reach=25.0),
+        step_cost(level, repeats, 500 if quick else 2_000, frame=True, lanes=1, reach=100.0),
+        cartpole(level, repeats, 50 if quick else 200),
+    ]
+    if not quick:
+        rows += [cheetah(level, repeats, 4 * CORES), memory(level, 1_000)]
+    about = {"isolation": holds, "cores": CORES, "machine": platform.processor() or platform.machine()}
+    if arguments.json:
+        print(
+            json.dumps({**about, **yardsticks(), "rows": [{**asdict(row), "met": row.met} for row in rows]}, indent=2)
+        )
+        return
+    print(", ".join(f"{key} {value}" for key, value in {**about, **yardsticks()}.items()))
+    for row in rows:
+        sign = ">=" if row.at_least else "<="
+        print(f"{row.name:66} {row.value:9.3g} {row.unit:4} {sign} {row.reach:<6g} {row.detail:24} {_verdict(row)}")
+
+
+def _verdict(row: Row) -> str:
+    return "met" if row.met else "MISSED"
+
+
+if __name__ == "__main__":
+    main()
