@@ -114,11 +114,15 @@ def _plan_cell(overrides: Sequence[str], value: Mapping[str, Any]) -> PlannedCel
 
 
 def is_finished(folder: Path, result_key: str) -> bool:
-    """Whether the Run in `folder` has ended, and validly, under `result_key`. Raises RecordError for a corrupt one."""
+    """Whether the Run in `folder` has ended, and validly, and its record is of `result_key`: its result shows as it is.
+
+    A Run whose record follows another selection rule is not: running it sets the record, which costs no Episode that
+    was measured before. Raises RecordError for a corrupt one.
+    """
     if not (folder / RECORD).exists():
         return False
-    result = load_run(folder).state.results.get(result_key)
-    return result is not None and result.ended and bool(result.valid)
+    run = load_run(folder)
+    return run.record.result_key == result_key and run.valid
 
 
 def _options(composed: Sequence[Mapping[str, Any]]) -> CommandConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from evopolicy.kernel.record import Run
@@ -112,10 +113,13 @@ def compare(sweep: Sweep, runs: Sequence[Run], ended: Sequence[float], written: 
     raises passes.
     """
     settled = all(cell.status in SETTLED for cell in sweep.cells)
+    # By the cell's entry: a reused Run may have been made as part of another sweep, under other swept axes.
+    depth = max((len(Path(cell.run).parts) for cell in sweep.cells), default=0)
+    by_place = {"/".join(run.folder.parts[-depth:]): run for run in runs}
     return Comparison(
         sweep=sweep,
         ranks=rank(runs, sweep.cells),
-        agents={run.record.entry: _agent(run) for run in runs},
+        agents={cell.entry: _agent(by_place[cell.run]) for cell in sweep.cells if cell.run in by_place},
         changed=max([*ended, written]),
         ended=max(ended, default=written) if settled else None,
     )

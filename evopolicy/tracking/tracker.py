@@ -55,7 +55,8 @@ class Followed:
             return
         if size == self._size:
             return
-        self.record = self.record or read_record(self.folder)
+        # Read again each time: a Run that goes on may follow another selection rule than before.
+        self.record = read_record(self.folder)
         self.events = list(read_journal(self.folder))
         self.run = Run(self.folder, self.record, fold(self.events))
         self._size = size

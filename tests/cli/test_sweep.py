@@ -110,7 +110,7 @@ def _gone(pids: Sequence[int] | set[int], seconds: float = 45) -> list[int]:
 def test_a_sweep_runs_every_cell_and_the_same_command_reuses_them_all(place: Place) -> None:
     sweep = ["agent=baseline,random", *TINY, "sweep=night"]
     first = place.run(*sweep)
-    assert "baseline" in first.stdout and "evopolicy ui sweep=night" in first.stdout
+    assert "baseline" in first.stdout and "evopolicy table sweep=night" in first.stdout
     cells = read_sweep(sweep_folder(place.output, "night")).cells
     assert [cell.status for cell in cells] == ["finished", "finished"]
     assert [cell.entry for cell in cells] == ["baseline", "random"]
