@@ -195,6 +195,8 @@ class Template:
                 self._fork(*fds)
                 continue
             pid = int.from_bytes(message[1:5], "little")
+            if pid not in self._scratch_of:
+                continue  # Asked for again before the worker read that it has ended.
             if message[:1] == RELEASE:
                 self._released.add(pid)
             else:
