@@ -46,7 +46,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return returned
 
     monkeypatch.setattr(launch, "run_sweep", run_sweep)
-    monkeypatch.setattr(launch, "print_sweep", lambda *_: None)
+    monkeypatch.setattr(launch, "print_sweep", lambda *_, **__: None)
     monkeypatch.setattr(launch, "_earlier", lambda *arguments: ("before",) * arguments[-1])
     monkeypatch.setattr(launch, "launch_sweep", spy)
     return seen
