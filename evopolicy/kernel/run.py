@@ -14,6 +14,16 @@ from evopolicy.kernel.attendance import AgentEnd, Attendance, attempt_logs, atte
 from evopolicy.kernel.benchmark import EpisodeSpec, Split
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError, RecordError
 from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
+from evopolicy.kernel.failures import (
+    ENGINE_FAULT,
+    FINISHED,
+    HOST_KILLED,
+    NOT_STARTED,
+    NOTHING_PUBLISHED,
+    PROVIDER,
+    restarts,
+    spoils,
+)
 from evopolicy.kernel.journal import Event, Journal
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer, Progress
 from evopolicy.kernel.program import link_program
@@ -22,19 +32,6 @@ from evopolicy.kernel.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.session import Session, SessionSite
 from evopolicy.kernel.state import Ledger, ResultState, RunState
 from evopolicy.kernel.submission import read_graded, write_graded
-
-NOTHING_PUBLISHED = "nothing_published"
-PROVIDER = "provider"
-HOST_KILLED = "host_killed"
-FINISHED = "finished"
-ENGINE_FAULT = "engine_fault"
-NOT_STARTED = "not_started"
-RESTARTABLE = frozenset({"", PROVIDER, NOT_STARTED})
-"""Ends after which a Run that goes on starts its agent again; '' is an agent that was never started."""
-SPOILED = frozenset({PROVIDER, HOST_KILLED})
-"""What a Session may be closed by that makes the Run invalid: the agent was cut short and is not to blame."""
-VALID_DESPITE = frozenset({NOTHING_PUBLISHED})
-"""Reasons that are noted beside a valid result; every other reason keeps a Run out of tables."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
 
 
 def _to_start(plan: RunPlan, state: RunState) -> bool:
-    return state.agent_ended in RESTARTABLE or (state.agent_ended == HOST_KILLED and plan.agent.resumes)
+    return restarts(state.agent_ended, resumes=plan.agent.resumes)
 
 
 def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
@@ -180,7 +177,7 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
     published = [s.id for s in state.published]
     named = list(state.named) or published[-1:]
     candidates = named if plan.site.budget.candidates == "named" else published
-    reasons = [state.closed_by] if state.closed_by in SPOILED else []
+    reasons = [state.closed_by] if spoils(state.closed_by) else []
     if not candidates:
         reasons.append(NOTHING_PUBLISHED)
     if any(s.status == "failed" for s in state.submissions):
@@ -206,7 +203,7 @@ def _result(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
         measured, seconds = _measure(plan, ledger, watch, "assessment", digest)
         ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
     reasons = ledger.state.handoff_reasons
-    ledger.append("ended", result=key, valid=set(reasons) <= VALID_DESPITE, reasons=list(reasons))
+    ledger.append("ended", result=key, valid=not any(map(spoils, reasons)), reasons=list(reasons))
     watch.progress("done", 0, 0)
 
 

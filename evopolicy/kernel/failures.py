@@ -1,0 +1,74 @@
+"""What each failure means: one table, which the Run decides by and the tests go through row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+POLICY_FAILED = "policy_failed"
+PROGRAM_REFUSED = "program_refused"
+ENGINE_FAULT = "engine_fault"
+FINISHED = "finished"
+NOTHING_PUBLISHED = "nothing_published"
+PROVIDER = "provider"
+NOT_STARTED = "not_started"
+HOST_KILLED = "host_killed"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One row. The event's name is a word of the journal."""
+
+    charged: bool
+    """Whether Episode units are spent by it."""
+    graded: str
+    """What is measured in its place; '' for nothing."""
+    valid: bool
+    """Whether the Run may stand in tables. False: it is kept, marked, and run again by the same command."""
+    restarts: Literal["never", "always", "where_it_resumes"]
+    """Whether a Run that goes on starts its agent again after it."""
+    host: str
+    """What the Host does."""
+
+
+_ENDED = "hands off what is published; the reason is recorded"
+
+MEANINGS: dict[str, Meaning] = {
+    POLICY_FAILED: Meaning(
+        True,
+        "the lower of the declared failure score and the return so far",
+        True,
+        "never",
+        "reports kind, message, step and the Policy's own traceback and output in Feedback",
+    ),
+    PROGRAM_REFUSED: Meaning(False, "", True, "never", "tells the agent the reason"),
+    ENGINE_FAULT: Meaning(
+        True, "", False, "never", "retries the Episode with the same seeds; then fails that Submission and goes on"
+    ),
+    FINISHED: Meaning(False, "", True, "never", _ENDED),
+    "exited": Meaning(False, "", True, "never", _ENDED),
+    "crashed": Meaning(False, "", True, "never", _ENDED),
+    "wall_time": Meaning(False, "", True, "never", _ENDED),
+    "idle": Meaning(False, "", True, "never", _ENDED),
+    "tokens": Meaning(False, "", True, "never", _ENDED),
+    "cost": Meaning(False, "", True, "never", _ENDED),
+    NOTHING_PUBLISHED: Meaning(False, "the initial Program", True, "never", "measures the initial Program; flagged"),
+    PROVIDER: Meaning(
+        False, "", False, "always", "resumes the agent with backoff; at the end keeps and measures what there is"
+    ),
+    NOT_STARTED: Meaning(False, "", True, "always", "says what is missing; the Run stays resumable"),
+    HOST_KILLED: Meaning(
+        False, "", False, "where_it_resumes", "goes on from the journal: no second charge, no lost Submission"
+    ),
+}
+
+
+def spoils(reason: str) -> bool:
+    """Whether `reason` keeps a Run out of tables. A word that is not in the table is no failure."""
+    return reason in MEANINGS and not MEANINGS[reason].valid
+
+
+def restarts(ended: str, *, resumes: bool) -> bool:
+    """Whether a Run that goes on starts its agent again. `ended`: how it ended last, '' where it never started."""
+    when = MEANINGS[ended].restarts if ended in MEANINGS else "always" if not ended else "never"
+    return when == "always" or (when == "where_it_resumes" and resumes)
