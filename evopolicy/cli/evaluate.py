@@ -39,7 +39,8 @@ def evaluate(words: Sequence[str]) -> int:
     chosen: Any = split
     evaluation, measurement = build.measure_program(run, program, chosen)
     _print(program, str(run.benchmark["name"]), split, evaluation, measurement)
-    return 0
+    # A Program that fails wherever it is tried is a mistake to mend, not a score to note.
+    return 1 if measurement.failed == measurement.episodes else 0
 
 
 def _print(program: Path, benchmark: str, split: str, evaluation: Evaluation, measurement: Measurement) -> None:
@@ -60,4 +61,9 @@ def _print(program: Path, benchmark: str, split: str, evaluation: Evaluation, me
 def _failure(graded: Graded) -> str:
     failure = graded.outcome.failure
     step = "" if failure is None or failure.step is None else f" at step {failure.step}"
-    return f"Episode {graded.outcome.index}{step}: {clean(failure.message, 200)}" if failure else ""
+    if not failure:
+        return ""
+    # The frame it was raised in, with its file and line, is the last but one or two lines of a traceback.
+    frames = [line.strip() for line in failure.traceback.splitlines() if line.strip().startswith("File ")]
+    place = f" ({clean(frames[-1], 120)})" if frames else ""
+    return f"Episode {graded.outcome.index}{step}: {clean(failure.message, 200)}{place}"

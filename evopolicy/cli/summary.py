@@ -37,17 +37,24 @@ def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
     print(f"This table: evopolicy table sweep={board.name}{at}")
 
 
-def print_table(*sources: Path, allow: Sequence[str] = ()) -> None:
-    """The rank table of every Run in `sources`. Raises RecordError where they cannot be read or compared."""
+def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
+    """The rank table of every Run in `sources`; False where a record in them cannot be read, each named on stderr.
+
+    Raises RecordError where there is nothing to read or what there is cannot be compared.
+    """
     from evopolicy.analysis import find_runs, rank_table, render_rich, render_text
 
-    table = rank_table(find_runs(*sources), allow=allow)
+    found = find_runs(*sources)
+    table = rank_table(found, allow=allow)
     if sys.stdout.isatty():
         from rich.console import Console
 
         Console().print(render_rich(table))
     else:
         print(render_text(table, max(shutil.get_terminal_size((120, 24)).columns, 80)), end="")
+    for unreadable in found.unreadable:
+        print(f"left out of the table: {clean(unreadable.reason)}", file=sys.stderr)
+    return not found.unreadable
 
 
 def print_run(run: Run, at: str, *, tracked: bool) -> None:

@@ -20,5 +20,4 @@ def table(words: Sequence[str]) -> int:
     else:
         sources = [Path(source) for source in options["source"].split(",")]
     allow = [name for name in options.get("allow", "").split(",") if name]
-    print_table(*sources, allow=allow)
-    return 0
+    return 0 if print_table(*sources, allow=allow) else 1
