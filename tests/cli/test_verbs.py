@@ -139,3 +139,13 @@ def test_evaluate_measures_a_program_and_shows_how_it_fails(
     assert "3 Episodes of assessment" in said and "3 of 3 Episodes: 3 exception" in said and "today" in said
     assert "\x1b" not in said
     assert not list(tmp_path.glob("outputs/*"))
+
+
+def test_table_names_a_record_it_cannot_read_and_says_so_by_its_exit_code(
+    tmp_path: Path, make_sweep: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rank over the others without a word would be a wrong number."""
+    make_sweep("quick", seeds=1)
+    next(iter((tmp_path / "runs" / "cartpole").rglob("record.json"))).write_text('{"bro')
+    assert main(["table", f"source={tmp_path / 'runs'}"]) == 1
+    assert "left out of the table" in capsys.readouterr().err
