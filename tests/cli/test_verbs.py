@@ -134,7 +134,7 @@ def test_evaluate_measures_a_program_and_shows_how_it_fails(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.py").write_text("def make_policy(context):\n    raise ValueError('not \\x1b[2J today')\n")
     arguments = ["evaluate", "program=.", "benchmark=cartpole", "split=assessment", "episodes=3"]
-    assert main(arguments) == 0
+    assert main(arguments) == 1  # it fails wherever it is tried: a mistake to mend
     said = capsys.readouterr().out
     assert "3 Episodes of assessment" in said and "3 of 3 Episodes: 3 exception" in said and "today" in said
     assert "\x1b" not in said
