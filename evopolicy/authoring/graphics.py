@@ -26,14 +26,18 @@ _SECONDS = 60
 def mujoco_gl() -> str:
     """`MUJOCO_GL` for drawing without a screen: what is set already, 'egl' or 'osmesa', proven by drawing; '' for none.
 
-    Tried in a process of its own, since a broken driver may abort the one it is loaded into. Asked once per process.
+    Asked once per process.
     """
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
     candidates = dict.fromkeys(name for name in (chosen, "egl", "osmesa") if name in ("egl", "osmesa"))
-    return next((name for name in candidates if _draws(name)), "")
+    return next((name for name in candidates if draws(name)), "")
 
 
-def _draws(name: str) -> bool:
+def draws(name: str) -> bool:
+    """Whether MuJoCo draws a picture with `MUJOCO_GL=name`, 'egl' or 'osmesa'.
+
+    Tried in a process of its own, since a broken driver may abort the one it is loaded into.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"} | {"MUJOCO_GL": name}
     try:
         done = subprocess.run(

@@ -2,135 +2,128 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
+import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib import metadata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evopolicy.cli.options import pairs
+from evopolicy.cli import installed, machine
+from evopolicy.cli.finding import Finding, Verdict
+from evopolicy.cli.options import OUTPUT, pairs
 from evopolicy.cli.text import clean
-from evopolicy.kernel.errors import EvoPolicyError
 
-_PACKAGES = ("evopolicy", "gymnasium", "mujoco", "numpy", "scipy", "hydra-core", "mlflow", "cma")
-_CONF_OVERRIDES = {"command": {"argv": [sys.executable]}}
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-
-@dataclass(frozen=True)
-class Finding:
-    name: str
-    works: bool | None
-    """None: worth knowing, neither good nor bad."""
-    detail: str
-    remedy: str = ""
-    needed: bool = False
-    """Nothing runs without it."""
+Section = tuple[str, Callable[[], Iterable[Finding]]]
+_STYLES: dict[Verdict, str] = {"ok": "bold green", "warn": "bold yellow", "no": "bold red", "info": "dim"}
+_MARKS: dict[Verdict, str] = {"ok": "ok", "warn": "warn", "no": "no", "info": "-"}
 
 
 def doctor(words: Sequence[str]) -> int:
-    """Prints a line for each thing looked at. Exit code 1 where nothing can be run here."""
-    pairs("doctor", words, ())
-    broken = False
-    for title, findings in (
-        ("this machine", _machine()),
-        ("isolation", _isolation()),
-        ("rendering", _rendering()),
-        ("Benchmarks", _benchmarks()),
-        ("agents", _agents()),
-    ):
-        print(title)
-        for finding in findings:
-            _print(finding)
-            broken = broken or (finding.needed and not finding.works)
-    print("\nSomething that is needed is missing: see above." if broken else "\nEverything that is needed is here.")
-    return 1 if broken else 0
+    """`output=` and `tracking.uri=` as the Runs will have them; `--json` for programs.
+
+    Exit code 0 where a Run can be isolated here, 1 where not.
+    """
+    options = pairs("doctor", [word for word in words if word != "--json"], ("output", "tracking.uri"))
+    output = Path(options.get("output", OUTPUT))
+    found = examine(sections(output, options.get("tracking.uri", "")))
+    kept = _print_json(found) if "--json" in words else _print(found)
+    return 0 if any(finding.name == machine.AUTO and finding.verdict == "ok" for finding in kept) else 1
 
 
-def _print(finding: Finding) -> None:
-    mark = {True: "ok", False: "--", None: "  "}[finding.works]
-    print(f"  {mark} {finding.name:<14} {clean(finding.detail)}")
-    if finding.remedy and not finding.works:
-        print(f"     {'':<14} to get it: {clean(finding.remedy)}")
+def sections(output: Path, uri: str) -> list[Section]:
+    """What is looked at, in the order it is told."""
+    return [
+        ("this machine", machine.machine),
+        ("isolation", machine.isolation),
+        ("folders", lambda: machine.folders(output)),
+        ("drawing without a screen", installed.rendering),
+        ("Benchmarks", installed.benchmarks),
+        ("agents", installed.agents),
+        ("coding agents' programs", installed.clis),
+        ("tracking", lambda: installed.tracking(output, uri)),
+    ]
 
 
-def _machine() -> Iterator[Finding]:
-    yield Finding("Python", True, f"{platform.python_version()} at {sys.executable}")
-    found = []
-    for package in _PACKAGES:
-        try:
-            found.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"no {package}")
-    yield Finding("packages", None, ", ".join(found))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("system", None, f"{platform.system()} {platform.release()} {platform.machine()}, {cores} cores")
-    free = shutil.disk_usage(Path.cwd()).free / 2**30
-    yield Finding("disk", free > 1, f"{free:.0f} GiB free in the current folder", "free at least 1 GiB")
+def examine(looked_at: Sequence[Section]) -> Iterator[tuple[str, list[Finding]]]:
+    """Every section side by side, given in their order. One that fails is a finding and spoils no other."""
+    with ThreadPoolExecutor(max_workers=len(looked_at)) as at_once:
+        running = [(title, at_once.submit(_findings, look)) for title, look in looked_at]
+        for title, section in running:
+            yield title, section.result()
 
 
-def _isolation() -> Iterator[Finding]:
-    from evopolicy.execution.isolation import probe_all
-
-    probed = [found for found in probe_all() if found.level != "none"]
-    for found in probed:
-        yield Finding(found.level, found.works, found.detail, found.remedy)
-    best = next((found.level for found in probed if found.works), "")
-    remedy = (
-        "one of the levels above, or execution=none execution.allow_unisolated=true for Programs you wrote yourself"
-    )
-    yield Finding("auto", bool(best), f"takes {best}" if best else "no level works", remedy, needed=True)
-
-
-def _rendering() -> Iterator[Finding]:
-    from evopolicy.authoring.graphics import mujoco_gl
-
+def _findings(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    found: list[Finding] = []
     try:
-        metadata.version("mujoco")
-    except metadata.PackageNotFoundError:
-        yield Finding("MuJoCo", False, "is not installed", "install evopolicy-mujoco")
-        return
-    found = mujoco_gl()
-    yield Finding(
-        "MuJoCo",
-        bool(found),
-        f"draws by {found}" if found else "neither EGL nor OSMesa draws; only replays need it",
-        "Debian: libegl1 libegl-mesa0 libgl1-mesa-dri, or libosmesa6; then nothing has to be set",
-    )
+        found.extend(look())
+    except Exception as error:  # what one part meets on a strange machine must not hide the others
+        found.append(Finding("unknown", "warn", f"a fault inside evopolicy: {type(error).__name__}: {error}"))
+    return found
 
 
-def _benchmarks() -> Iterator[Finding]:
-    from evopolicy.authoring.discovery import GROUP, known_benchmarks
+def _print(found: Iterator[tuple[str, list[Finding]]]) -> list[Finding]:
+    from rich.console import Console
 
-    families: dict[str, list[str]] = {}
-    for known in known_benchmarks().values():
-        families.setdefault(known.family, []).append(known.name)
-    for family, names in sorted(families.items()):
-        yield Finding(family, True, ", ".join(names))
-    for point in metadata.entry_points(group=GROUP):
-        try:
-            point.load()
-        except Exception as error:  # foreign code
-            yield Finding(point.name, False, f"cannot be loaded: {error}", f"install {point.module} again")
-    if not families:
-        yield Finding("none", False, "no Benchmark is installed", "install evopolicy-classic-control", needed=True)
+    kept: list[Finding] = []
+    console = Console(highlight=False)
+    for title, findings in found:
+        kept.extend(findings)
+        if console.is_terminal:
+            console.print(_section(title, findings))
+        else:
+            print("\n".join(_lines(title, findings)), flush=True)
+    best = next((finding for finding in kept if finding.name == machine.AUTO), None)
+    good = best is not None and best.verdict == "ok"
+    missing = sum(finding.verdict == "no" for finding in kept)
+    said = f"Runs can be isolated here: auto {best.detail}." if best and good else "No Run can be isolated here."
+    console.print(f"\n{said}" + (f" {missing} missing, see above." if missing else ""), style="bold" if good else "red")
+    return kept
 
 
-def _agents() -> Iterator[Finding]:
-    from evopolicy.agents import agent_names, load_agent
-    from evopolicy.presets import option
+def _section(title: str, findings: Sequence[Finding]) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
 
-    for name in agent_names():
-        try:
-            config = {**option("agent", name), **_CONF_OVERRIDES.get(name, {})}
-        except EvoPolicyError:
-            yield Finding(name, None, "of another distribution; its config says what it needs")
-            continue
-        try:
-            versions = load_agent(name, config).probe()
-            detail = ", ".join(f"{key} {value}" for key, value in versions.items())
-            yield Finding(name, True, detail or "ready")
-        except EvoPolicyError as error:
-            yield Finding(name, None if name == "replay" else False, str(error))
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=6, justify="right")
+    grid.add_column(width=16)
+    grid.add_column()
+    for finding in findings:
+        detail = Text(clean(finding.detail), style="dim" if finding.verdict == "info" else "")
+        if remedy := _remedy(finding):
+            detail.append(f"\nto get it: {remedy}", style="cyan")
+        mark = Text(_MARKS[finding.verdict], style=_STYLES[finding.verdict])
+        grid.add_row(mark, Text(clean(finding.name)), detail)
+    return Group(Text(title, style="bold underline"), grid)
+
+
+def _lines(title: str, findings: Sequence[Finding]) -> Iterator[str]:
+    yield title
+    for finding in findings:
+        yield f"  {_MARKS[finding.verdict]:<5}{clean(finding.name):<16} {clean(finding.detail)}"
+        if remedy := _remedy(finding):
+            yield f"  {'':<5}{'':<16} to get it: {remedy}"
+
+
+def _remedy(finding: Finding) -> str:
+    return clean(finding.remedy) if finding.verdict in ("no", "warn") else ""
+
+
+def _print_json(found: Iterator[tuple[str, list[Finding]]]) -> list[Finding]:
+    """One object: 'schema', 'isolated', and 'sections', each with its 'findings'."""
+    told = list(found)
+    kept = [finding for _, findings in told for finding in findings]
+    shown = [
+        {"title": title, "findings": [{**asdict(finding), "remedy": _remedy(finding)} for finding in findings]}
+        for title, findings in told
+    ]
+    isolated = any(finding.name == machine.AUTO and finding.verdict == "ok" for finding in kept)
+    json.dump({"schema": 1, "isolated": isolated, "sections": shown}, sys.stdout, indent=2)
+    print()
+    return kept

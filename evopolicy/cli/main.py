@@ -36,7 +36,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "evaluate": ("evaluate", "program=DIR benchmark=NAME", "measure a Program without an agent"),
     "ui": ("tracking", "[sweep=NAME]", "open MLflow on the result"),
     "track": ("tracking", "source=FOLDER", "rebuild MLflow from records"),
-    "doctor": ("doctor", "", "what works on this machine, what is missing, how to get it"),
+    "doctor": ("doctor", "[--json]", "what works on this machine, what is missing, how to get it"),
 }
 """Module with a function of the verb's name, its arguments, what it does."""
 

@@ -113,6 +113,13 @@ def connect(tracking: Tracking, output: Path) -> Store:
     return Store(uri, client, experiment_id, tracking.artifacts, output / LOCK)
 
 
+def reach(tracking: Tracking, output: Path) -> None:
+    """Open the store and ask it something, changing nothing in it. Raises TrackingError where it does not answer."""
+    uri = resolve_uri(tracking, output)
+    forget_inherited()
+    guarded(uri, "opening the store", _open_client, uri)
+
+
 def forget_inherited() -> None:
     """Drop what would put our runs inside somebody else's, and silence MLflow's telemetry, before it is imported."""
     for name in _INHERITED:

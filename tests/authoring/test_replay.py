@@ -113,7 +113,7 @@ def test_the_probe_tries_what_is_set_then_egl_then_osmesa(monkeypatch: pytest.Mo
         tried.append(name)
         return name == "egl"
 
-    monkeypatch.setattr(graphics, "_draws", draws)
+    monkeypatch.setattr(graphics, "draws", draws)
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     graphics.mujoco_gl.cache_clear()
     assert graphics.mujoco_gl() == "egl"

@@ -1,4 +1,4 @@
-"""Verbs that read records: table, status, track, ui, resume; and doctor and evaluate, which read none."""
+"""Verbs that read records: table, status, track, ui, resume; and evaluate, which reads none."""
 
 from __future__ import annotations
 
@@ -114,17 +114,6 @@ def test_track_and_ui_use_the_store_of_the_sweep_unless_another_is_named(
     stores = [given[2] for given in seen[:3]] + [seen[3][1]]
     assert [store.uri for store in stores] == ["http://store", "sqlite:///x.db", "", "http://store"]
     assert [store.artifacts for store in stores] == ["full", "standard", "standard", "full"]
-
-
-def test_doctor_says_what_works_and_how_to_get_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["doctor"])
-    said = capsys.readouterr().out
-    for part in ("Python", "landlock", "bubblewrap", "cartpole", "cma_es", "gymnasium", "cores"):
-        assert part in said
-    assert code == (0 if "auto           takes" in said else 1)
-    for number, line in enumerate(said.splitlines()):
-        if line.startswith("  -- "):
-            assert "to get it:" in said.splitlines()[number + 1], f"no remedy for: {line}"
 
 
 @pytest.mark.slow

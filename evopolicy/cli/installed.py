@@ -1,0 +1,193 @@
+"""What doctor finds installed: drawing, Benchmarks, agents, coding agents' CLIs, and the MLflow store."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from evopolicy.cli.finding import Answer, Finding, ask
+from evopolicy.kernel.errors import EvoPolicyError
+
+# --- drawing -----------------------------------------------------------------------------------------------------
+
+_DEBIAN = {
+    "egl": "Debian: apt install libegl1 libegl-mesa0 libgl1-mesa-dri",
+    "osmesa": "Debian: apt install libosmesa6",
+}
+
+
+def rendering() -> Iterator[Finding]:
+    """Which OpenGL draws MuJoCo without a screen, by drawing a picture with each."""
+    from evopolicy.authoring.graphics import draws
+
+    try:
+        metadata.version("mujoco")
+    except metadata.PackageNotFoundError:
+        yield Finding("MuJoCo", "info", "is not installed, so there is nothing to draw with OpenGL")
+        return
+    with ThreadPoolExecutor() as at_once:
+        found = dict(zip(_DEBIAN, at_once.map(draws, _DEBIAN), strict=True))
+    for name, title in (("egl", "EGL"), ("osmesa", "OSMesa")):
+        if found[name]:
+            yield Finding(title, "ok", "draws")
+        elif any(found.values()):
+            yield Finding(title, "info", f"does not draw, and need not: one of the two is enough ({_DEBIAN[name]})")
+        else:
+            yield Finding(title, "no", "does not draw; only pictures of MuJoCo's Benchmarks need it", _DEBIAN[name])
+
+
+# --- Benchmarks --------------------------------------------------------------------------------------------------
+
+_BENCHMARK_SECONDS = 120.0
+
+
+def benchmarks() -> Iterator[Finding]:
+    """Every installed distribution: what it offers, and whether an Environment of it starts."""
+    from evopolicy.authoring.discovery import GROUP
+
+    points = sorted({(point.name, point.value) for point in metadata.entry_points(group=GROUP)})
+    if not points:
+        yield Finding("none", "no", "no Benchmark is installed", "install evopolicy-classic-control")
+    with ThreadPoolExecutor() as at_once:
+        yield from at_once.map(lambda point: _benchmark(*point), points)
+
+
+def _benchmark(family: str, value: str) -> Finding:
+    code = "import sys; from evopolicy.cli.installed import try_benchmark; try_benchmark(*sys.argv[1:])"
+    answer = ask([sys.executable, "-c", code, family, value], _BENCHMARK_SECONDS)
+    if answer.code == 0:
+        return Finding(family, "ok", answer.out.strip().splitlines()[-1])
+    return Finding(family, "no", f"cannot be used: {answer.last_word}", f"install {value.partition(':')[0]} again")
+
+
+def try_benchmark(family: str, value: str) -> None:
+    """Load the entry point, reset an Environment of its first task, print the names it offers."""
+    from evopolicy.authoring.discovery import GROUP
+    from evopolicy.build import load_benchmark
+    from evopolicy.kernel.benchmark import EpisodeSpec
+    from evopolicy.presets import option
+
+    load = metadata.EntryPoint(family, value, GROUP).load()
+    names = sorted(getattr(load, "tasks", {}))
+    if names:
+        benchmark = load_benchmark(option("benchmark", names[0]))
+        environment = benchmark.make(EpisodeSpec(0, 0, 0, benchmark.plan("training", 0)))
+        try:
+            environment.reset()
+        finally:
+            environment.close()
+    print(", ".join(names) or "loads; benchmark.id says which task")
+
+
+# --- agents ------------------------------------------------------------------------------------------------------
+
+_SETTINGS = {"command": {"argv": [sys.executable]}}
+"""What an integration cannot be asked without."""
+
+
+def agents() -> Iterator[Finding]:
+    """Every integration, by its own probe."""
+    from evopolicy.agents import agent_names, load_agent
+    from evopolicy.presets import option
+
+    for name in agent_names():
+        try:
+            config = {**option("agent", name), **_SETTINGS.get(name, {})}
+        except EvoPolicyError:
+            yield Finding(name, "info", "of another distribution; its config says what it needs")
+            continue
+        try:
+            versions = load_agent(name, config).probe()
+            yield Finding(name, "ok", ", ".join(f"{key} {value}" for key, value in versions.items()) or "ready")
+        except EvoPolicyError as error:
+            yield Finding(name, "info" if name == "replay" else "no", str(error))
+
+
+@dataclass(frozen=True)
+class Cli:
+    """A coding agent's command line program."""
+
+    name: str
+    commands: tuple[str, ...]
+    package: str
+    """On npm."""
+    node: str = ""
+    """The Node.js it needs; '' where it brings its own."""
+    quiet: dict[str, str] = field(default_factory=dict)
+    """Environment that keeps `--version` from updating it."""
+
+
+CLIS = (
+    Cli("codex", ("codex",), "@openai/codex"),
+    Cli("claude_code", ("claude",), "@anthropic-ai/claude-code", quiet={"DISABLE_AUTOUPDATER": "1"}),
+    Cli("gemini", ("gemini",), "@google/gemini-cli", "20"),
+    Cli("opencode", ("opencode",), "opencode-ai", quiet={"OPENCODE_DISABLE_AUTOUPDATE": "1"}),
+    Cli("kimi", ("kimi",), "@moonshot-ai/kimi-code", "24.15", {"KIMI_CODE_NO_AUTO_UPDATE": "1"}),
+    Cli("qoder", ("qodercli", "qoder"), "@qoder-ai/qodercli", "20"),
+)
+_CLI_SECONDS = 30.0
+
+
+def clis(known: Sequence[Cli] = CLIS) -> Iterator[Finding]:
+    """Every coding agent's program, by asking it for its version."""
+    with ThreadPoolExecutor(max_workers=len(known)) as at_once:
+        yield from at_once.map(_cli, known)
+
+
+def _cli(cli: Cli) -> Finding:
+    node = f" (needs Node.js {cli.node} or newer)" if cli.node else ""
+    remedy = f"npm install -g {cli.package}{node}"
+    path = next((found for command in cli.commands if (found := shutil.which(command))), None)
+    if path is None:
+        return Finding(cli.name, "no", f"'{cli.commands[0]}' is not on the PATH", remedy)
+    return judged(cli.name, path, ask([path, "--version"], _CLI_SECONDS, cli.quiet), remedy)
+
+
+def judged(name: str, path: str, answer: Answer, remedy: str) -> Finding:
+    """A program's answer to `--version`: some end well and say that they are of no use any more."""
+    said = f"{answer.out}\n{answer.error}"
+    if "deprecat" in said.lower():
+        return Finding(name, "no", f"{path} says it is deprecated", remedy)
+    version = re.search(r"\d+\.\d+[\w.+-]*", answer.out) if answer.code == 0 else None
+    if version is None:
+        return Finding(name, "warn", f"{path} does not say its version: {answer.last_word}", remedy)
+    return Finding(name, "ok", f"{version[0]} at {path}")
+
+
+# --- tracking ----------------------------------------------------------------------------------------------------
+
+_STORE_SECONDS = 90.0
+_REACH = (
+    "import json, sys; from pathlib import Path; from evopolicy.kernel.errors import EvoPolicyError;"
+    " from evopolicy.tracking.store import Tracking, reach\n"
+    "told = json.load(sys.stdin)\n"
+    "try: reach(Tracking(told['uri']), Path(told['output']))\n"
+    "except EvoPolicyError as error: sys.exit(str(error))"
+)
+
+
+def tracking(output: Path, uri: str) -> Iterator[Finding]:
+    """Whether the MLflow store answers; a database of our own that is not there yet is made by the first Run."""
+    from evopolicy.tracking.masking import mask_uri
+    from evopolicy.tracking.store import Tracking, resolve_uri
+
+    place = mask_uri(resolve_uri(Tracking(uri), output))
+    if not uri and not (output / "mlflow.db").exists():
+        yield Finding("MLflow", "ok", f"the first Run will make {place}")
+        return
+    # By standard input: a URI may hold a password, and arguments can be seen by everyone.
+    answer = ask([sys.executable, "-c", _REACH], _STORE_SECONDS, told=json.dumps({"uri": uri, "output": str(output)}))
+    if answer.code == 0:
+        yield Finding("MLflow", "ok", f"answers at {place}")
+    else:
+        remedy = "start that server, or name another one: tracking.uri=; a Run goes on without, tracking=off"
+        if not uri:
+            remedy = f"delete it; `evopolicy track source={output}` makes it anew from the records"
+        yield Finding("MLflow", "warn", f"{place} does not answer: {answer.last_word}", remedy)
