@@ -132,8 +132,7 @@ class Player:
         sandbox.make_room_to_report()
         places = tracebacks.Places(self._stage.program, {self._scratch: "$TMPDIR", **_installed()})
         config = self._stage.laid.config
-        limits = {"file_bytes": config.scratch_bytes, "open_files": sandbox.OPEN_FILES}
-        more, limit = tracebacks.hit_limit(error, limits)
+        more, limit = tracebacks.hit_limit(error, sandbox.file_limits(config))
         report: dict[str, Any] = {
             "kind": "exception",
             "message": places.relative(tracebacks.message(error)) + more,

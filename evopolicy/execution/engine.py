@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import threading
@@ -11,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from evopolicy.execution import bubblewrap, landlock, packages
 from evopolicy.execution import isolation as levels
-from evopolicy.execution import landlock, packages
 from evopolicy.execution.batch import Batch, fault_result
 from evopolicy.execution.control import (
     CheckDone,
@@ -36,7 +35,9 @@ from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.ports import Isolation, Limits, RenderJob
 
 POLICY_PACKAGES = ("numpy", "scipy")
-LANES = 2
+LANES = 4
+# Scratch folders beyond one for each Episode of a worker: they are emptied while others are used.
+_SPARE_SLOTS = 2
 
 
 class LocalExecutor:
@@ -218,23 +219,22 @@ class LocalExecutor:
             return WorkerHandle(self._config, self._held.path / "workers.log", self._threads)
 
     def _configure(self, held: Path) -> WorkerConfig:
+        level, view = self._isolation, "packages"
         runtime = packages.runtime()
-        view, engine = held / "packages", held / "engine"
-        self._packages.lay(view)
-        _own_code().lay(engine)
         (held / "workers.log").touch(0o600)
+        plan = self._plan(runtime, held)
+        self._packages.lay(Path(plan.held, view))
         allowed = [str(path) for path in self._packages.links.values()]
+        view = f"{plan.seen}/{view}"
         sandbox = SandboxConfig(
-            self._isolation,
-            landlock.abi() if self._isolation == "landlock" else 0,
-            (*map(str, runtime.readable), str(view), *allowed),
-            (*map(str, runtime.roots), str(view), *allowed),
+            level,
+            landlock.abi() if level != "none" else 0,
+            (*map(str, runtime.readable), view, *allowed),
+            (*map(str, runtime.roots), view, *allowed),
             self._limits.memory_bytes,
             self._limits.scratch_bytes,
             self._limits.episode_seconds,
         )
-        path = (*runtime.path, str(view))
-        plan = NurseryPlan(plain_command(), (*path, str(engine)), str(held), str(held), False)
         return WorkerConfig(
             os.getpid(),
             [entry or str(Path.cwd()) for entry in sys.path],
@@ -242,20 +242,24 @@ class LocalExecutor:
             self._limits,
             sandbox,
             plan,
-            path,
+            (*runtime.path, view),
             self._packages.names,
         )
 
+    def _plan(self, runtime: packages.Runtime, held: Path) -> NurseryPlan:
+        code = packages.own_code()
 
-def _own_code() -> packages.Packages:
-    """What a nursery itself needs beside the Policies' packages."""
-    links = {}
-    for name in ("evopolicy", "msgspec"):
-        spec = importlib.util.find_spec(name)
-        if spec is None or not spec.submodule_search_locations:
-            raise ExecutionError(f"the package '{name}' cannot be found")
-        links[name] = Path(next(iter(spec.submodule_search_locations))).resolve()
-    return packages.Packages(links)
+        def path(seen: str) -> tuple[str, ...]:
+            return (*runtime.path, f"{seen}/packages", f"{seen}/engine")
+
+        if self._isolation != "bubblewrap":
+            code.lay(held / "engine")
+            return NurseryPlan(plain_command(), path(str(held)), str(held), str(held), False)
+        shared, seen, slots = held / "shared", bubblewrap.SEEN, self._lanes + _SPARE_SLOTS
+        allowed, size = self._packages.links.values(), self._limits.scratch_bytes
+        program = bubblewrap.find() or Path("bwrap")
+        command = bubblewrap.nursery(program, runtime, allowed, shared, code.links, slots, size)
+        return NurseryPlan(command, path(seen), str(shared), seen, True, slots)
 
 
 class _Crew:

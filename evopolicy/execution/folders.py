@@ -8,11 +8,14 @@ import os
 import secrets
 import shutil
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 from evopolicy.kernel.errors import ExecutionError
 
 _PREFIX = "evopolicy-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PART = 4096
 
 
 class HeldFolder:
@@ -78,30 +81,64 @@ def remove(folder: Path) -> None:
     Nobody may be changing it meanwhile.
     """
     try:
-        _flatten(folder)
+        folder.chmod(0o700)
+        fd = os.open(folder, _FOLDER)
+    except OSError:
+        return
+    try:
+        _empty(fd)
+        folder.rmdir()
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flatten(folder: Path) -> None:
-    """Moves every folder to the top before it is emptied: no path grows longer than the file system takes."""
-    if not folder.is_dir():
-        return
-    waiting, moved, token = [folder], 0, secrets.token_hex(8)
-    while waiting:
-        inner = waiting.pop()
-        inner.chmod(0o700)
-        with os.scandir(inner) as entries:
-            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for path, is_folder in found:
-            if not is_folder:
-                os.unlink(path)  # noqa: PTH108 (a scratch folder may hold a million files)
+def _empty(fd: int) -> None:
+    """Closes `fd`, an open folder, once it holds nothing. Each step is by one name: no path is too long for it."""
+    names: list[str] = []
+    waiting: list[list[str]] = [[]]  # For each level folders in it that were seen and not entered yet.
+    try:
+        while True:
+            waiting[-1] = waiting[-1] or _unlink_some(fd)
+            if waiting[-1]:
+                names.append(waiting[-1].pop())
+                waiting.append([])
+                os.chmod(names[-1], 0o700, dir_fd=fd)
+                fd = _moved(fd, names[-1])
+            elif names:
+                waiting.pop()
+                fd = _moved(fd, "..")
+                os.rmdir(names.pop(), dir_fd=fd)
             else:
-                top = folder / f"{token}-{moved}"
-                moved += 1
-                Path(path).chmod(0o700)
-                Path(path).rename(top)
-                waiting.append(top)
-        if inner != folder:
-            inner.rmdir()
-    folder.rmdir()
+                return
+    finally:
+        os.close(fd)
+
+
+def _moved(fd: int, name: str) -> int:
+    inner = os.open(name, _FOLDER, dir_fd=fd)
+    os.close(fd)
+    return inner
+
+
+def _unlink_some(fd: int) -> list[str]:
+    """Removes files and empty folders until there are others: some of their names, none where nothing is left.
+
+    In parts: a scratch folder may hold a million names.
+    """
+    while True:
+        with os.scandir(fd) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _PART)]
+        filled = [name for name, is_folder in found if is_folder and not _emptied(fd, name)]
+        for name, is_folder in found:
+            if not is_folder:
+                os.unlink(name, dir_fd=fd)
+        if filled or not found:
+            return filled
+
+
+def _emptied(fd: int, name: str) -> bool:
+    try:
+        os.rmdir(name, dir_fd=fd)
+    except OSError:
+        return False
+    return True

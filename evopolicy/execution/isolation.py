@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from evopolicy.execution import landlock, probe
-from evopolicy.kernel.errors import ConfigError, IsolationError, did_you_mean
+from evopolicy.execution import bubblewrap, landlock, packages, probe
+from evopolicy.kernel.errors import ConfigError, ExecutionError, IsolationError, did_you_mean
 from evopolicy.kernel.ports import ISOLATIONS, Isolation
 
 Asked = Literal["auto", "bubblewrap", "landlock", "none"]
@@ -22,10 +25,10 @@ _LANDLOCK_REMEDY = (
     "use a Linux kernel of 5.13 or newer with 'landlock' in /sys/kernel/security/lsm (boot with lsm=landlock,... where"
     " it is off), or, in a container, a seccomp profile that allows the landlock calls"
 )
-_BUBBLEWRAP_REMEDY = (
-    "install the package 'bubblewrap'; in a container allow user namespaces; on Ubuntu 24.04 give bwrap an AppArmor"
-    " profile with 'userns' or set kernel.apparmor_restrict_unprivileged_userns=0"
-)
+_INSTALL = "install the package 'bubblewrap', which apt, dnf, pacman, zypper and apk have"
+_NEWER = "install bubblewrap 0.7 or newer: this one knows no bound on a temporary file system"
+_SYSCTLS = Path("/proc/sys")
+_PROBED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -69,31 +72,94 @@ def probe_level(level: Isolation) -> Probed:
     """Run `level` once, with a process that tries what it must not be able to do."""
     if level == "none":
         return Probed(level, True, "nothing is isolated")
-    if level == "bubblewrap":
-        return Probed(level, False, "this version does not build it", _BUBBLEWRAP_REMEDY)
     if not sys.platform.startswith("linux"):
         return Probed(level, False, f"it is a part of Linux, this is {sys.platform}", "run on Linux")
     if landlock.abi() == 0:
         return Probed(level, False, "the kernel has no Landlock, or it is switched off", _LANDLOCK_REMEDY)
-    return _run_landlock()
+    return _run_landlock() if level == "landlock" else _run_bubblewrap()
 
 
 def _run_landlock() -> Probed:
     path = os.pathsep.join(dict.fromkeys((str(Path(__file__).resolve().parents[2]), *filter(None, sys.path))))
     command = [sys.executable, "-m", "evopolicy.execution.probe", *map(str, probe_paths())]
+    held = f"Landlock ABI {landlock.abi()} with seccomp and resource limits"
+    return _judged("landlock", command, {"PYTHONPATH": path}, held, lambda _said: _LANDLOCK_REMEDY)
+
+
+def _judged(
+    level: Isolation, command: Sequence[str], env: Mapping[str, str], held: str, remedy: Callable[[str], str]
+) -> Probed:
+    """Runs a probe; `held`: what works where it finds nothing; `remedy`: of what it wrote to stderr."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": path}, check=False, cwd="/"
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False, cwd="/")
         failed: list[str] = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Probed("landlock", False, f"the probe could not be run: {error}", _LANDLOCK_REMEDY)
+        return Probed(level, False, f"the probe could not be run: {error}", remedy(str(error)))
     except ValueError:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return Probed("landlock", False, f"the probe could not be run: {last}", _LANDLOCK_REMEDY)
+        return Probed(level, False, f"the probe could not be run: {last}", remedy(done.stderr))
     if failed:
-        return Probed("landlock", False, "; ".join(failed), _LANDLOCK_REMEDY)
-    return Probed("landlock", True, f"Landlock ABI {landlock.abi()} with seccomp and resource limits")
+        return Probed(level, False, "; ".join(failed), remedy(""))
+    return Probed(level, True, held)
+
+
+def _run_bubblewrap() -> Probed:
+    program = bubblewrap.find()
+    if program is None:
+        return Probed("bubblewrap", False, "there is no program 'bwrap' on the PATH", _INSTALL)
+    held = f"namespaces and an empty root by {program}, Landlock ABI {landlock.abi()} with seccomp and resource limits"
+    with tempfile.TemporaryDirectory(prefix="evopolicy-probe-") as name, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0evopolicy-probe-{secrets.token_hex(8)}")
+        listener.listen()
+        folder = Path(name).resolve()
+        (folder / "hidden").touch()
+        shared = folder / "shared"
+        try:
+            command = bubblewrap.nursery(
+                program, packages.runtime(), (), shared, packages.own_code().links, 1, _PROBED_BYTES
+            )
+        except (OSError, ExecutionError) as error:
+            return Probed(
+                "bubblewrap", False, f"it cannot be prepared: {error}", "set TMPDIR to a folder you can write"
+            )
+        seen, scratch = f"{bubblewrap.SEEN}/engine", f"{bubblewrap.SCRATCH}/0"
+        outside = probe.Outside(
+            os.getpid(), listener.getsockname()[1:].decode(), str(folder / "hidden"), bubblewrap.SEEN, scratch,
+            _PROBED_BYTES,
+        )  # fmt: skip
+        arguments = ["--outside", json.dumps(asdict(outside)), f"{seen}/evopolicy/execution/probe.py"]
+        env = {"PYTHONPATH": seen, "TMPDIR": scratch}
+        command = (*command, "-s", "-S", "-B", "-P", "-m", "evopolicy.execution.probe", *arguments)
+        return _judged("bubblewrap", command, env, held, _bubblewrap_remedy)
+
+
+def _bubblewrap_remedy(said: str) -> str:
+    """What helps where `bwrap` wrote `said`: its words are the same for several causes, the kernel's settings tell."""
+    if "Unknown option" in said:
+        return _NEWER
+    if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "AppArmor restricts user namespaces (Ubuntu 24.04 and newer): give bwrap a profile that allows 'userns'"
+            " (/etc/apparmor.d/bwrap, see docs/isolation.md), or set kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    if _sysctl("user/max_user_namespaces") == "0":
+        return "user namespaces are switched off: set the sysctl user.max_user_namespaces to 10000, say"
+    if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
+        return "user namespaces are for root alone here: set the sysctl kernel.unprivileged_userns_clone to 1"
+    if "bwrap:" in said:
+        return (
+            "in a container allow user namespaces and mounts in them (docker run --security-opt seccomp=unconfined"
+            " --security-opt apparmor=unconfined, or a profile that allows unshare, clone and mount); elsewhere ask the"
+            " administrator; execution.isolation=landlock needs neither"
+        )
+    return "use execution.isolation=landlock, and report what the probe found"
+
+
+def _sysctl(name: str) -> str:
+    try:
+        return (_SYSCTLS / name).read_text().strip()
+    except OSError:
+        return ""
 
 
 def probe_paths() -> Sequence[Path]:

@@ -12,11 +12,11 @@ import gc
 import importlib
 import importlib.util
 import os
-import secrets
 import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from evopolicy.execution import child, codec, compiled, process, sandbox
+from evopolicy.execution.folders import remove
+from evopolicy.execution.scratch import BoundedSlots, MadeFolders, Scratches
 from evopolicy.kernel.spaces import from_value
 
 # What almost every Policy imports; loaded once, before any Program is looked at.
@@ -61,6 +63,10 @@ class TemplateRequest:
     program: str
     scratches: str
     """Folder for the scratch folders of its Episodes."""
+    slots: int
+    """How many of them are mounted there, for one template at a time; 0: they are made."""
+    code: str
+    """Folder for the compiled code of the Program."""
     preload: tuple[str, ...]
     """Modules of allowed packages that the Program's text names."""
 
@@ -100,6 +106,7 @@ def main(fd: int, parent: int, config_path: str) -> NoReturn:
     )
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    os.environ.pop("PWD", None)  # Set by bubblewrap; every level gives the same environment.
     sys.argv[:] = ["policy"]
     sys.orig_argv[:] = ["policy"]
     _serve(socket.socket(fileno=fd), config, task)
@@ -116,10 +123,11 @@ def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> N
                 while os.wait():
                     pass
             os._exit(0)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # Templates that ended since the last request.
-                pass
         request = msgspec.msgpack.decode(message, type=TemplateRequest)
+        with contextlib.suppress(ChildProcessError):
+            # Templates that ended since the last request; mounted folders have one user at a time.
+            while os.waitpid(-1, 0 if request.slots else os.WNOHANG)[0]:
+                pass
         for name in request.preload:
             # A name that is no module (`from numpy import array`) or fails to load is the Program's own to find out.
             with contextlib.suppress(Exception):
@@ -140,25 +148,28 @@ def _template(
         sys.dont_write_bytecode = True
         # Fills the import system's lists of the standard library's folders, which may not be listed afterwards.
         importlib.util.find_spec("evopolicy_has_no_such_module")
-        code = str(code_folder(Path(request.scratches)))
-        for folder in (request.scratches, code):
-            Path(folder).mkdir(parents=True, exist_ok=True)
+        code = _fresh(request)
         loaded = set(sys.modules) - set(sys.builtin_module_names)
         own = {entry.stem for entry in Path(request.program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
         laid = sandbox.lay_template(config.sandbox, (request.program, code), (request.scratches, code))
         compiled.compile_all(laid, request.program, code)
         shadowed = tuple(sorted(own & loaded))
         stage = child.Stage(laid, given.task, given.decode, request.program, shadowed)
-        Template(control, stage, request.scratches).serve()
+        Template(control, stage, request).serve()
     except BaseException:
         with contextlib.suppress(OSError):
             _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode())
     os._exit(1)
 
 
-def code_folder(scratches: Path) -> Path:
-    """Where a template keeps the compiled code of its Program, beside its Episodes' scratch folders."""
-    return scratches.with_name(f"code-{scratches.name}")
+def _fresh(request: TemplateRequest) -> str:
+    """Makes a template's folders; the one for code, empty."""
+    code = Path(request.code)
+    if request.slots:
+        remove(code)  # Of the template before.
+    Path(request.scratches).mkdir(exist_ok=True)
+    code.mkdir(parents=True)
+    return str(code)
 
 
 def _tell(control: socket.socket, message: bytes) -> None:
@@ -169,10 +180,14 @@ def _tell(control: socket.socket, message: bytes) -> None:
 class Template:
     """Forks Episodes' processes on request and keeps each, ended or not, until the worker lets it go."""
 
-    def __init__(self, control: socket.socket, stage: child.Stage, scratches: str) -> None:
+    def __init__(self, control: socket.socket, stage: child.Stage, request: TemplateRequest) -> None:
         self._control = control
         self._stage = stage
-        self._scratches = scratches
+        self._scratches: Scratches
+        if request.slots:
+            self._scratches = BoundedSlots(request.scratches, request.slots)
+        else:
+            self._scratches = MadeFolders(request.scratches, lambda name: _tell(control, LEFT + name.encode()))
         self._scratch_of: dict[int, str] = {}
         self._released: set[int] = set()
         self._pid = os.getpid()
@@ -183,7 +198,7 @@ class Template:
         poll.register(self._control.fileno(), select.POLLIN)
         while True:
             # No handler for the ends of children: each of them would have to take it off again.
-            if not poll.poll(_REAP_MS if self._released else None):
+            if not poll.poll(_REAP_MS if self._released or self._scratches.busy else None):
                 self._reap()
                 continue
             message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
@@ -203,6 +218,7 @@ class Template:
                 _tell(self._control, STATUS + msgspec.msgpack.encode(self._status(pid)))
 
     def _end_all(self) -> None:
+        self._scratches.end()
         for pid in self._scratch_of:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -211,8 +227,9 @@ class Template:
                 pass
 
     def _fork(self, wire_fd: int, output_fd: int) -> None:
-        scratch = f"{self._scratches}/{secrets.token_hex(8)}"
-        os.mkdir(scratch, 0o700)  # noqa: PTH102 (once per Episode: no Path object)
+        while (scratch := self._scratches.take()) is None:
+            time.sleep(_REAP_MS / 1000)
+            self._reap()
         domain = sandbox.own_domain(self._stage.laid, scratch)
         pid = process.plain_fork()
         if pid == 0:
@@ -236,13 +253,9 @@ class Template:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._released.discard(pid)
                 self._forget(pid)
+        self._scratches.reap()
 
     def _forget(self, pid: int) -> None:
         scratch = self._scratch_of.pop(pid, None)
-        if scratch is None:
-            return
-        try:
-            os.rmdir(scratch)  # noqa: PTH106 (once per Episode: no Path object)
-        except OSError:
-            # Not empty: the worker removes it, who may also change the modes of what lies in it.
-            _tell(self._control, LEFT + scratch.rpartition("/")[2].encode())
+        if scratch is not None:
+            self._scratches.give_back(scratch)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
 
-_PACKAGES = ("site-packages", "dist-packages")
+HIDDEN = ("site-packages", "dist-packages")
+"""Folders of installed packages, where the standard library holds them."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,17 @@ class Runtime:
     """`sys.path` of the standard library."""
     readable: tuple[Path, ...]
     """The standard library's files and folders one by one, so that packages installed beside them stay out."""
-    roots: tuple[Path, ...]
-    """The folders that hold `readable`: a second, coarser domain grants these."""
+    folders: tuple[Path, ...]
+    """The standard library's folders, with what is installed in them."""
+    libraries: tuple[Path, ...]
+    """Folders with shared libraries, among other things."""
+    files: tuple[Path, ...]
+    """Single files it needs."""
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders that hold `readable`: a second, coarser domain grants these."""
+        return (*self.folders, *self.libraries, *self.files)
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,13 @@ def runtime() -> Runtime:
     readable = [entry for folder in folders if folder.is_dir() for entry in _without_packages(folder)]
     libraries = [*_library_folders(), Path(sys.base_prefix).resolve() / "lib"]
     readable += [path for folder in libraries for path in shared_libraries(folder)]
-    readable += [Path("/etc/ld.so.cache")]
+    files = (Path("/etc/ld.so.cache"),)
     path = (str(archive), *map(str, folders), str(dynload))
-    return Runtime(python, path, tuple(readable), (*folders, *libraries, Path("/etc/ld.so.cache")))
+    return Runtime(python, path, (*readable, *files), tuple(folders), tuple(libraries), files)
 
 
 def _without_packages(folder: Path) -> Iterator[Path]:
-    return (entry for entry in sorted(folder.iterdir()) if entry.name not in _PACKAGES)
+    return (entry for entry in sorted(folder.iterdir()) if entry.name not in HIDDEN)
 
 
 def _library_folders() -> list[Path]:
@@ -121,6 +131,17 @@ def _files(name: str) -> dict[str, Path]:
     # Wheels repaired by auditwheel keep their shared libraries beside the package.
     libraries = [folder.with_name(f"{name}.libs"), folder.with_name(f".{name}.libs")]
     return {folder.name: folder} | {lib.name: lib for lib in libraries if lib.is_dir()}
+
+
+def own_code() -> Packages:
+    """What a sandbox's own interpreter needs beside the Policies' packages. Raises ExecutionError."""
+    links = {}
+    for name in ("evopolicy", "msgspec"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise ExecutionError(f"the package '{name}' cannot be found")
+        links[name] = Path(next(iter(spec.submodule_search_locations))).resolve()
+    return Packages(links)
 
 
 def _needs(name: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Lays the level `landlock` on itself and tries what must not be possible; prints what was, as a JSON list.
 
-Run as `python -m evopolicy.execution.probe PATH...`: the paths are files that must become unreadable.
+Run as `python -m evopolicy.execution.probe [--outside JSON] PATH...`: the paths are files that must become unreadable.
+With `--outside` it runs inside bubblewrap, and tries first what the namespaces alone must hold back.
 """
 
 from __future__ import annotations
@@ -11,9 +12,59 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.execution import landlock, sandbox
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What there is outside of bubblewrap, and its bounds."""
+
+    pid: int
+    listener: str
+    """An abstract socket that listens, its first byte left out."""
+    hidden: str
+    """A file."""
+    shared: str
+    """A folder that is seen read-only."""
+    scratch: str
+    scratch_bytes: int
+
+
+def apart(outside: Outside) -> list[str]:
+    """Sentences about what bubblewrap let through."""
+    attempts: dict[str, Callable[[], object]] = {
+        "reaching an abstract socket of the Host": lambda: _connect(outside.listener),
+        "seeing a file of the Host": lambda: Path(outside.hidden).stat(),
+        "writing to the root": lambda: Path("/evopolicy-probe").mkdir(),
+        "writing to the shared folder": lambda: Path(outside.shared, "probe").mkdir(),
+        "reading the process table": lambda: list(Path("/proc/self").iterdir()),
+        "filling the scratch folder beyond its bound": lambda: _fill(outside.scratch, outside.scratch_bytes + 1),
+    }
+    if outside.pid not in (1, os.getpid()):
+        attempts["signalling the Host"] = lambda: os.kill(outside.pid, 0)
+    failed = [f"{what} was possible" for what, attempt in attempts.items() if _possible(attempt)]
+    networks = [name for _, name in socket.if_nameindex() if name != "lo"]
+    if networks:
+        failed.append(f"it sees the network of the machine: {networks}")
+    if os.getppid() not in (0, 1):
+        failed.append("it has the process numbers of the machine")
+    return failed
+
+
+def _connect(listener: str) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(f"\0{listener}")
+
+
+def _fill(folder: str, size: int) -> None:
+    path = Path(folder, "filled")
+    try:
+        path.write_bytes(bytes(size))
+    finally:
+        path.unlink()
 
 
 def main(paths: list[str]) -> list[str]:
@@ -66,4 +117,8 @@ def _possible(attempt: Callable[[], object]) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1:])))
+    arguments, found = sys.argv[1:], []
+    if arguments[:1] == ["--outside"]:
+        found = apart(Outside(**json.loads(arguments[1])))
+        arguments = arguments[2:]
+    print(json.dumps(found + main(arguments)))

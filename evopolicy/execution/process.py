@@ -106,7 +106,41 @@ def restore_addresses(before: int) -> None:
 
 def virtual_bytes() -> int:
     """Address space of this process now."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return tried_virtual_bytes()
+
+
+_TRIED = 1 << 37
+_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_NORESERVE = 2, 0x20, 0x4000
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def tried_virtual_bytes() -> int:
+    """The same where there is no `/proc`: a limit, less the most that can still be mapped under it. To the page.
+
+    What is mapped for this cannot be touched, so that it takes no memory.
+    """
+    page = resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    limit(resource.RLIMIT_AS, _TRIED, before[1])
+    ceiling, _ = resource.getrlimit(resource.RLIMIT_AS)
+    fits, too_much = 0, ceiling // page + 1
+    try:
+        while too_much - fits > 1:
+            pages = (fits + too_much) // 2
+            place = _LIBC.mmap(None, pages * page, 0, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
+            if place == ctypes.c_void_p(-1).value:
+                too_much = pages
+            else:
+                fits = pages
+                _LIBC.munmap(place, pages * page)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    return (ceiling // page - fits) * page
 
 
 def limit(kind: int, soft: int, hard: int | None = None) -> None:

@@ -89,6 +89,12 @@ def _lay_limits(config: SandboxConfig) -> None:
     process.limit(resource.RLIMIT_CORE, 0)
 
 
+def file_limits(config: SandboxConfig) -> dict[str, int]:
+    """Limits on files that hold at this level, by name."""
+    limits = {"file_bytes": config.scratch_bytes, "open_files": OPEN_FILES}
+    return limits | ({"scratch_bytes": config.scratch_bytes} if config.level == "bubblewrap" else {})
+
+
 def own_domain(laid: Laid, scratch: str) -> landlock.Ruleset | None:
     """The rules of the next child, gathered in its template, where it costs less: what all read, and its scratch."""
     if not laid.config.landlock_abi:

@@ -79,12 +79,15 @@ _OF_SELF = _words("getpgid getsid sched_getaffinity sched_getparam sched_getsche
 # What the template needs after its filter is laid and its children must not have: `child_filter` takes them away.
 _TEMPLATE = _words(
     "clone fork vfork kill tgkill prctl sendmsg recvmsg setsid landlock_create_ruleset landlock_add_rule "
-    "landlock_restrict_self seccomp"
+    "landlock_restrict_self seccomp chmod fchmodat"
 )
 
 
 def template_filter() -> bytes:
-    """The default-deny list of a template and its children: no sockets, no exec, no IPC, no file's metadata changed."""
+    """The default-deny list of a template and its children: no sockets, no exec, no IPC.
+
+    The template may change modes: it removes what Episodes leave.
+    """
     rules = [Rule(name) for name in _PLAIN + _TEMPLATE]
     rules += [Rule(name, ALLOW, 0, (0,)) for name in _OF_SELF]
     rules += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from evopolicy.execution import process
+from evopolicy.execution import bubblewrap, process
 from evopolicy.execution.folders import remove
 from evopolicy.execution.nursery import (
     BROKEN,
@@ -27,7 +28,6 @@ from evopolicy.execution.nursery import (
     Ended,
     NurseryConfig,
     TemplateRequest,
-    code_folder,
 )
 from evopolicy.kernel.errors import ExecutionError
 
@@ -54,7 +54,9 @@ class NurseryPlan:
     seen: str
     """The same folder as the nursery sees it."""
     nested: bool
-    """Whether it runs in a process namespace of its own."""
+    """Whether it runs in namespaces of its own, and sees nothing but `held`: Programs are copied there for it."""
+    slots: int = 0
+    """How many bounded scratch folders are mounted in it; 0: they are made in `held`."""
 
 
 class Nursery:
@@ -92,16 +94,21 @@ class Nursery:
         """A template for `program`. Raises ExecutionError where the nursery is gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._templates += 1
-        scratches = f"scratch-{os.getpid()}-{self._templates}"
-        request = TemplateRequest(
-            str(program), f"{self._plan.seen}/{scratches}", tuple(named_modules(program, self._packages))
-        )
+        plan, name, preload = self._plan, f"{os.getpid()}-{self._templates}", named_modules(program, self._packages)
+        held, seen = Path(plan.held), plan.seen
+        made = [held / f"scratch-{name}", held / f"code-{name}"]
+        if plan.nested:
+            made = [_copied(program, held / f"program-{name}")]
+            seen_as = f"{seen}/program-{name}", bubblewrap.SCRATCH, plan.slots, f"{bubblewrap.CODE}/own"
+        else:
+            seen_as = str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}"
+        request = TemplateRequest(*seen_as, tuple(preload))
         with theirs:
             try:
                 socket.send_fds(self._control, [msgspec.msgpack.encode(request)], [theirs.fileno()])
             except OSError as error:
                 raise ExecutionError(f"the sandbox's interpreter ended: {error}") from error
-        return Template(ours, Path(self._plan.held) / scratches, self._sweeper)
+        return Template(ours, made, self._sweeper)
 
     def close(self) -> None:
         self._control.close()
@@ -114,6 +121,21 @@ class Nursery:
     def swept(self) -> None:
         """Wait until what Episodes left is removed."""
         self._sweeper.shutdown()
+
+
+def _copied(program: Path, to: Path) -> Path:
+    try:
+        # Contents only: a stored Program's folders are read-only.
+        for path in (program, *sorted(program.rglob("*"))):
+            target = to / path.relative_to(program)
+            if path.is_dir():
+                target.mkdir()
+            else:
+                shutil.copyfile(path, target)
+    except OSError as error:
+        remove(to)
+        raise ExecutionError(f"the Program cannot be copied for its sandbox: {error}") from error
+    return to
 
 
 def _environment() -> dict[str, str]:
@@ -131,10 +153,11 @@ def _environment() -> dict[str, str]:
 class Template:
     """A running template: forks an Episode's process when asked."""
 
-    def __init__(self, control: socket.socket, scratches: Path, sweeper: Executor) -> None:
+    def __init__(self, control: socket.socket, made: Sequence[Path], sweeper: Executor) -> None:
+        """`made`: folders that go with it, the one of its Episodes' scratch folders first where they are made."""
         control.setblocking(False)
         self.control = control
-        self._scratches = scratches
+        self._made = made
         self._sweeper = sweeper
         self.lost = ""
         """Why it ended, once it did."""
@@ -183,7 +206,7 @@ class Template:
                 yield msgspec.msgpack.decode(message[1:], type=Ended)
             elif message[:1] == LEFT:
                 # Beside the Episodes: a scratch folder can hold a million files.
-                self._sweeper.submit(remove, self._scratches / message[1:].decode())
+                self._sweeper.submit(remove, self._made[0] / message[1:].decode())
             elif message[:1] == BROKEN:
                 self.lost = message[1:].decode("utf-8", "replace")
 
@@ -193,8 +216,8 @@ class Template:
 
     def clear(self) -> None:
         """Remove what its Episodes left, once it is gone."""
-        self._sweeper.submit(remove, self._scratches)
-        self._sweeper.submit(remove, code_folder(self._scratches))
+        for folder in self._made:
+            self._sweeper.submit(remove, folder)
 
 
 def kill(pid: int) -> None:

@@ -73,6 +73,8 @@ def hit_limit(error: BaseException, limits: Mapping[str, int]) -> tuple[str, int
         return "", None
     if error.errno == errno.EFBIG:
         return f"; a file of the scratch folder may have {limits['file_bytes']} bytes", limits["file_bytes"]
+    if error.errno == errno.ENOSPC and "scratch_bytes" in limits:
+        return f"; the scratch folder may hold {limits['scratch_bytes']} bytes in all", limits["scratch_bytes"]
     if error.errno == errno.EMFILE:
         return f"; at most {limits['open_files']} files may be open at once", limits["open_files"]
     return "", None
