@@ -97,6 +97,25 @@ def write_run(
     return folder
 
 
+def follow_rule(folder: Path, result_key: str, *, heldout: Sequence[float]) -> None:
+    """Give the written Run in `folder` another result: the last Submission's Program, under the rule 'last'."""
+    record = load_run(folder).record
+    newer = replace(record, result_key=result_key, selection=SelectionConfig("last", "latest"))
+    write_record(folder, record.followed_by(newer))
+    program = load_run(folder).state.submissions[-1].program
+    measured = msgspec.to_builtins(measure(heldout, 0))
+    journal = Journal(folder)
+    start = record.created + 1_000
+    for event, content in (
+        ("resumed", {}),
+        ("selected", {"program": program, "submission": 2}),
+        ("assessed", {"program": program, "measurement": measured, "wall_seconds": 1.0}),
+        ("ended", {"valid": True, "reasons": []}),
+    ):
+        _append(journal, start + len(journal.events), event, {"result": result_key, **content})
+    journal.close()
+
+
 def _append(journal: Journal, time: float, event: str, content: Mapping[str, Any]) -> None:
     """With a time that is the same in every test run."""
     line = {"n": len(journal.events), "time": time, "event": event, **content}
@@ -178,7 +197,7 @@ def cell_of(output: Path, folder: Path, status: str = "finished", error: str = "
     """The sweep's cell of a written Run."""
     record = load_run(folder).record
     run = folder.relative_to(output).as_posix()
-    return Cell(run, record.entry, record.benchmark.slug, record.seed, status=status, error=error)
+    return Cell(run, record.entry, record.benchmark.slug, record.seed, (), status, error, record.result_key)
 
 
 def write_cells(
@@ -247,5 +266,6 @@ def records() -> Any:
 class _Records:
     a_record = staticmethod(a_record)
     write_run = staticmethod(write_run)
+    follow_rule = staticmethod(follow_rule)
     cell_of = staticmethod(cell_of)
     write_cells = staticmethod(write_cells)

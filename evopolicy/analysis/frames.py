@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from evopolicy.analysis.load import EpisodeFile, Found, Unreadable, cell_of, read_episodes, read_program
-from evopolicy.analysis.scores import CellScore, absent_scores, in_order, run_conditions, run_score
+from evopolicy.analysis.scores import CellScore, absent_scores, in_order, planned_cell, run_conditions, run_score
 from evopolicy.kernel.pool import format_selector
 from evopolicy.kernel.record import Run
 
@@ -187,7 +187,7 @@ def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool =
     found = runs if isinstance(runs, Found) else Found(tuple(runs))
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in COLUMNS}
     for run in found:
-        score = run_score(run, cell_of(run.folder, found.cells))
+        score = run_score(run, planned_cell(run, found.cells))
         whose = _whose(run, score)
         rows["runs"].append({**whose, **_run_row(run, score)})
         rows["submissions"].extend({**whose, **row} for row in _submission_rows(run))
@@ -344,7 +344,7 @@ def _gap_row(item: Unreadable) -> dict[str, Any]:
 
 
 def _gaps(found: Found) -> Iterable[dict[str, Any]]:
-    absent = absent_scores([run.folder for run in found], found.cells, found.unreadable)
+    absent = absent_scores(found, found.cells, found.unreadable)
     for score in absent:
         yield {
             "entry": score.entry,

@@ -56,27 +56,36 @@ class Found(Sequence[Run]):
 def find_runs(*sources: Path | str) -> Found:
     """The Runs under every source: a Run's folder, a sweep's, an output folder, or any folder above Runs.
 
-    A Run named twice is loaded once. Of a sweep, every planned cell is reported, whether it has begun or not.
+    A Run named twice is loaded once, in a sweep with the result it has under that sweep's rule; sweeps of different
+    rules name different results of it. Of a sweep, every planned cell is reported, whether it has begun or not.
     Raises RecordError for a source that does not exist, holds neither Run nor sweep, or is a corrupt sweep.
     """
     folders: dict[Path, Path] = {}
-    cells: dict[str, Cell] = {}
+    keys: dict[Path, dict[str, None]] = {}
+    cells: dict[tuple[str, str], Cell] = {}
     for source in sources:
         found, planned = _expand(Path(source))
-        folders.update({folder.resolve(): folder for folder in found if folder.resolve() not in folders})
-        cells.update({cell.run: cell for cell in planned if cell.run not in cells})
+        for folder, key in found:
+            folders.setdefault(folder.resolve(), folder)
+            keys.setdefault(folder.resolve(), {})[key] = None
+        cells.update(
+            {(cell.run, cell.result_key): cell for cell in planned if (cell.run, cell.result_key) not in cells}
+        )
     runs: list[Run] = []
     unreadable: list[Unreadable] = []
-    for folder in folders.values():
+    for place, folder in folders.items():
         try:
-            runs.append(load_run(folder))
+            run = load_run(folder)
         except (RecordError, OSError) as error:
             unreadable.append(Unreadable(folder, str(error)))
+            continue
+        # Where a sweep says which result is meant, a source that names the Run alone asks for no other one.
+        runs.extend(run.under(key) for key in [key for key in keys[place] if key] or [""])
     return Found(tuple(runs), tuple(cells.values()), tuple(unreadable))
 
 
-def _expand(source: Path) -> tuple[list[Path], tuple[Cell, ...]]:
-    """Folders of Runs under `source`, and the cells planned where it is a sweep."""
+def _expand(source: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
+    """Folders of Runs under `source` with the result key that is meant, and the cells planned where it is a sweep."""
     if source.name in (RECORD, JOURNAL, SWEEP) and source.is_file():
         source = source.parent
     if not source.is_dir():
@@ -89,7 +98,7 @@ def _expand(source: Path) -> tuple[list[Path], tuple[Cell, ...]]:
         if sweeps := sorted(path.parent.name for path in source.glob(f"*/{SWEEP}")):
             raise RecordError(f"source: {source} holds several sweeps; name one of them: {', '.join(sweeps)}")
         raise RecordError(f"source: {source} holds no Run; name a Run's folder, a sweep's or the output folder")
-    return folders, ()
+    return [(folder, "") for folder in folders], ()
 
 
 def _near(source: Path) -> str:
@@ -100,14 +109,14 @@ def _near(source: Path) -> str:
     return did_you_mean(source.name, names[:200]) or " Check the path."
 
 
-def _sweep_runs(folder: Path) -> tuple[list[Path], tuple[Cell, ...]]:
+def _sweep_runs(folder: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
     sweep = read_sweep(folder)
     output = folder.absolute().parent.parent
     for cell in sweep.cells:
         path = PurePosixPath(cell.run)
         if path.is_absolute() or ".." in path.parts:
             raise RecordError(f"{folder / SWEEP}: the cell '{cell.run}' lies outside the output folder; repair it")
-    return [output / cell.run for cell in sweep.cells if _is_run(output / cell.run)], sweep.cells
+    return [(output / cell.run, cell.result_key) for cell in sweep.cells if _is_run(output / cell.run)], sweep.cells
 
 
 def _is_run(folder: Path) -> bool:
@@ -124,11 +133,14 @@ def _walk(root: Path) -> Iterator[Path]:
             folders.sort()
 
 
-def cell_of(run: Path, cells: Iterable[Cell]) -> Cell | None:
-    """The planned cell whose Run lies in the folder `run`, if any: a cell's path is relative to the output folder."""
+def cell_of(run: Path, cells: Iterable[Cell], result_key: str = "") -> Cell | None:
+    """The planned cell whose Run lies in the folder `run`, if any: a cell's path is relative to the output folder.
+
+    `result_key`: which result of the Run it must be, where cell and caller both say.
+    """
     parts = run.parts
     for cell in cells:
-        if not cell.run.endswith(run.name):
+        if not cell.run.endswith(run.name) or (result_key and cell.result_key not in ("", result_key)):
             continue
         tail = PurePosixPath(cell.run).parts
         if parts[-len(tail) :] == tail:
@@ -153,7 +165,8 @@ class EpisodeFile:
 
 
 def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
-    """Every Episode of `run` that is on disk: training from its Submissions, the private splits from its evaluations.
+    """Every Episode of `run`'s result that is on disk: training from its Submissions, the private splits from its
+    evaluations, which may hold more: what another selection rule or a larger split had measured.
 
     Files that are missing (not written yet, or pruned) are left out; corrupt ones are named in the second list.
     """
@@ -167,10 +180,14 @@ def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
     files: list[EpisodeFile] = []
     unreadable: list[Unreadable] = []
     for path, split, program, submission in paths:
-        if not path.is_file():
+        other = split == "assessment" and run.result.assessment and program != run.result.selected
+        if other or not path.is_file():
             continue
         try:
-            files.append(EpisodeFile(split, program, submission, _read(path)))
+            graded = _read(path)
+            if submission is None:
+                graded = tuple(one for one in graded if one.outcome.index < getattr(run.record.pool, split))
+            files.append(EpisodeFile(split, program, submission, graded))
         except RecordError as error:
             unreadable.append(Unreadable(run.folder, str(error)))
     return files, unreadable

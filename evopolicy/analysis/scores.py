@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from evopolicy.analysis.load import Found, Unreadable, cell_of
@@ -161,11 +160,17 @@ def absent_score(cell: Cell, unreadable: Unreadable | None = None) -> CellScore:
     return CellScore(cell.entry, cell.benchmark, cell.seed, status, reason="not started" if status == "pending" else "")
 
 
-def absent_scores(runs: Iterable[Path], cells: Sequence[Cell], broken: Sequence[Unreadable]) -> list[CellScore]:
-    """The planned cells that none of the folders `runs` fills."""
-    filled = {cell.run for folder in runs if (cell := cell_of(folder, cells))}
+def absent_scores(runs: Iterable[Run], cells: Sequence[Cell], broken: Sequence[Unreadable]) -> list[CellScore]:
+    """The planned cells that none of `runs` fills."""
+    filled = {(cell.run, cell.result_key) for run in runs if (cell := planned_cell(run, cells))}
     reasons = {cell.run: item for item in broken if (cell := cell_of(item.folder, cells))}
-    return [absent_score(cell, reasons.get(cell.run)) for cell in cells if cell.run not in filled]
+    absent = [cell for cell in cells if (cell.run, cell.result_key) not in filled]
+    return [absent_score(cell, reasons.get(cell.run)) for cell in absent]
+
+
+def planned_cell(run: Run, cells: Sequence[Cell]) -> Cell | None:
+    """The cell of `cells` that `run`, with the result it is loaded with, fills; None where it is none of them."""
+    return cell_of(run.folder, cells, run.record.result_key)
 
 
 def cell_scores(source: Source, planned: Sequence[Cell] = ()) -> list[CellScore]:
@@ -178,8 +183,8 @@ def cell_scores(source: Source, planned: Sequence[Cell] = ()) -> list[CellScore]
     runs = list(source)
     cells = tuple(planned) or (source.cells if isinstance(source, Found) else ())
     broken = source.unreadable if isinstance(source, Found) else ()
-    scores = [run_score(run, cell_of(run.folder, cells)) for run in runs]
-    scores.extend(absent_scores([run.folder for run in runs], cells, broken))
+    scores = [run_score(run, planned_cell(run, cells)) for run in runs]
+    scores.extend(absent_scores(runs, cells, broken))
     return in_order(scores, cells)
 
 

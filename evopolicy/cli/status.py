@@ -79,17 +79,17 @@ def _sweep_board(output: Path, sweep: Sweep) -> Board:
         state = CellState(
             cell.entry, cell.benchmark, cell.seed, folder, "pending" if stale else cell.status, cell.error
         )
-        state.score = _score(folder) if cell.status in ("finished", "reused") else None
+        state.score = _score(folder, cell.result_key) if cell.status in ("finished", "reused") else None
         cells.append(state)
     return Board(cells, sweep.name)
 
 
-def _score(folder: Path) -> float | None:
+def _score(folder: Path, result_key: str) -> float | None:
     from evopolicy.kernel.errors import RecordError
     from evopolicy.kernel.record import load_run
 
     try:
-        measured = load_run(folder).result.assessment
+        measured = load_run(folder).under(result_key).result.assessment
     except RecordError:
         return None
     return measured.mean if measured else None

@@ -125,7 +125,16 @@ def _state(cell: PlannedCell) -> CellState:
 
 def _cell(cell: PlannedCell, state: CellState) -> Cell:
     plan = cell.plan
-    return Cell(cell.run, plan.entry, plan.benchmark, plan.seed, cell.overrides, state.status, state.error)
+    return Cell(
+        cell.run,
+        plan.entry,
+        plan.benchmark,
+        plan.seed,
+        cell.overrides,
+        state.status,
+        state.error,
+        plan.result_key,
+    )
 
 
 def _task(cell: PlannedCell, place: Path, number: int) -> Task:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,15 @@ class BenchmarkIdentity:
 
 
 @dataclass(frozen=True)
+class ResultRule:
+    """What defines a Run's result beside its agent's part."""
+
+    selection: SelectionConfig
+    pool: PoolConfig
+    """The Run's, with these sizes of the private splits."""
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """`record.json`: what defines a Run, written before its agent starts.
 
@@ -76,6 +85,7 @@ class RunRecord:
     feedback: FeedbackConfig
     isolation: str
     agent_isolation: str
+    """The level the agent's own process ran at."""
     initial_program: str
     """Digest of the Program the workspace began with."""
     versions: Mapping[str, str]
@@ -84,6 +94,8 @@ class RunRecord:
     """CPU model, cores, platform."""
     created: float
     """Unix seconds."""
+    agent_network: str = "none"
+    """What the agent could reach: 'proxy', 'allowlist', 'open' or 'none'."""
     suite: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
     """Swept settings other than agent, Benchmark and seed, by config key: part of the entry's name."""
@@ -91,11 +103,46 @@ class RunRecord:
     """Digest of each skill's files, by its name in the workspace."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The whole resolved config; no secret's value."""
+    other_rules: Mapping[str, ResultRule] = field(default_factory=dict)
+    """By result key: the rules under which the Run has been given a result as well."""
 
     @property
     def entry(self) -> str:
         """The name under which tables compare it: the agent's label times every swept axis but seed and Benchmark."""
         return " ".join([self.agent.label, *(f"{key}={value}" for key, value in sorted(self.axes.items()))])
+
+    def under(self, result_key: str) -> RunRecord:
+        """The record as it is, or was, while the Run followed the rule of `result_key`; '' is its own.
+
+        Of a rule the Run never followed only the key is set.
+        """
+        if result_key in ("", self.result_key):
+            return self
+        rule = self.other_rules.get(result_key)
+        if rule is None:
+            return replace(self, result_key=result_key)
+        config = {
+            key: msgspec.to_builtins(value) for key, value in (("selection", rule.selection), ("pool", rule.pool))
+        }
+        return replace(
+            self,
+            result_key=result_key,
+            selection=rule.selection,
+            pool=rule.pool,
+            config={**self.config, **config} if self.config else {},
+        )
+
+    def followed_by(self, newer: RunRecord) -> RunRecord:
+        """This record with the rule of `newer`; its own rule is kept among the others."""
+        rules = {**self.other_rules, self.result_key: ResultRule(self.selection, self.pool)}
+        return replace(
+            self,
+            result_key=newer.result_key,
+            selection=newer.selection,
+            pool=newer.pool,
+            config=newer.config,
+            other_rules={key: rule for key, rule in rules.items() if key != newer.result_key},
+        )
 
 
 @dataclass(frozen=True)
@@ -110,6 +157,10 @@ class Run:
     def result(self) -> ResultState:
         """Selection and Assessment under the record's own rule."""
         return self.state.results.get(self.record.result_key, ResultState())
+
+    def under(self, result_key: str) -> Run:
+        """The Run with the result it has under `result_key` ('' is its record's own), none where it never had one."""
+        return replace(self, record=self.record.under(result_key))
 
     @property
     def finished(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,17 +94,8 @@ def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
         )
     if record.result_key != plan.record.result_key or not _ended(plan, ledger.state):
         # The record follows the newest config: selection and Assessment may have been set anew, or back.
-        write_record(plan.folder, replace(record, **_result_part(plan.record)))
+        write_record(plan.folder, record.followed_by(plan.record))
         ledger.append("resumed", result=plan.record.result_key)
-
-
-def _result_part(record: RunRecord) -> dict[str, Any]:
-    return {
-        "result_key": record.result_key,
-        "selection": record.selection,
-        "pool": record.pool,
-        "config": record.config,
-    }
 
 
 def _ended(plan: RunPlan, state: RunState) -> bool:

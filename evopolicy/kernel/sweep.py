@@ -34,6 +34,8 @@ class Cell:
     """One of CELL_STATUSES; 'reused' is a Run that was finished before this sweep."""
     error: str = ""
     """One sentence, where it failed."""
+    result_key: str = ""
+    """Which result of its Run is this cell's, as `RunRecord.result_key`; '' (older sweeps) for the record's own."""
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,12 @@ def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bu
 
 
 def identity(record: RunRecord) -> str:
-    """The same for one Run wherever its folder is, another for a second Run of the same cell."""
-    return digest("evopolicy/tracking/run/1", [record.key, record.created])[:32]
+    """The same for one result of a Run wherever its folder is.
+
+    Another for a second Run of the same cell, and for the same Run under another selection rule: sweeps of different
+    rules share Runs, and each shows its own result.
+    """
+    return digest("evopolicy/tracking/run/2", [record.key, record.created, record.result_key])[:32]
 
 
 def shown_config(record: RunRecord) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from evopolicy.kernel.errors import RecordError, TrackingError
 from evopolicy.kernel.journal import JOURNAL, Event, read_journal, write_durably
 from evopolicy.kernel.record import Run, RunRecord, read_record
 from evopolicy.kernel.state import fold
-from evopolicy.kernel.sweep import SWEEP, Sweep
+from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
 from evopolicy.tracking.compare import Comparison, Rank, colours, compare, project_agent, project_sweep, sweep_tag
 from evopolicy.tracking.log import RunLog, open_run
 from evopolicy.tracking.masking import mask, mask_uri
@@ -35,6 +35,8 @@ class Followed:
     """A Run as it was last read, and how much of it is logged."""
 
     folder: Path
+    result_key: str = ""
+    """Which of its results; '' for the record's own."""
     record: RunRecord | None = None
     events: list[Event] = field(default_factory=list)
     run: Run | None = None
@@ -56,7 +58,10 @@ class Followed:
         if size == self._size:
             return
         # Read again each time: a Run that goes on may follow another selection rule than before.
-        self.record = read_record(self.folder)
+        record = read_record(self.folder).under(self.result_key)
+        if self.record is not None and self.record.result_key != record.result_key:
+            self.lines, self.run_id, self.log = 0, "", None
+        self.record = record
         self.events = list(read_journal(self.folder))
         self.run = Run(self.folder, self.record, fold(self.events))
         self._size = size
@@ -159,6 +164,11 @@ class CellTracker:
         return log
 
 
+def _place(cell: Cell) -> str:
+    """Names one result of one Run."""
+    return f"{cell.run} {cell.result_key}".strip()
+
+
 def _broken_off(projection: Projection, followed: Followed, why: str) -> Projection:
     """A Run that its sweep has given up: it will not go on by itself."""
     ended = float(followed.events[-1]["time"]) if followed.events else projection.started
@@ -208,11 +218,13 @@ class SweepTracker:
 
     def _refresh(self, sweep: Sweep) -> list[str]:
         missing = []
+        for former in self._followed.keys() - {_place(cell) for cell in sweep.cells}:
+            del self._followed[former]
         for cell in sweep.cells:
-            followed = self._followed.get(cell.run)
+            followed = self._followed.get(_place(cell))
             if followed is None:
-                followed = self._followed[cell.run] = Followed(self._output / cell.run)
-                followed.run_id = self._state.cells.get(cell.run, "")
+                followed = self._followed[_place(cell)] = Followed(self._output / cell.run, cell.result_key)
+                followed.run_id = self._state.cells.get(_place(cell), "")
             try:
                 followed.refresh()
             except RecordError as error:
@@ -237,8 +249,8 @@ class SweepTracker:
         colour = colours(sweep)
         in_a_row = 0
         broken: list[str] = []
-        for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[c.run].error)):
-            followed = self._followed[cell.run]
+        for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[_place(c)].error)):
+            followed = self._followed[_place(cell)]
             tags = {"sweep": sweep.name, sweep_tag(sweep.name): "true", "mlflow.runColor": colour[cell.entry]}
             failed = cell.error if cell.status == "failed" else None
             if in_a_row >= _IN_A_ROW:
@@ -252,14 +264,14 @@ class SweepTracker:
             except RecordError as error:
                 broken.append(f"{cell.run}: {error}")
             if followed.run_id:
-                self._state.cells[cell.run] = followed.run_id
-        behind = [f"{run}: {followed.error}" for run, followed in self._followed.items() if followed.error]
+                self._state.cells[_place(cell)] = followed.run_id
+        behind = [f"{cell.run}: {why}" for cell in sweep.cells if (why := self._followed[_place(cell)].error)]
         self.worth_retrying = bool(behind)
         return behind + broken
 
     def _drop_former(self, sweep: Sweep) -> None:
         """A sweep that was defined anew under its name: what is no cell of it any more leaves its views."""
-        for run in self._state.cells.keys() - {cell.run for cell in sweep.cells}:
+        for run in self._state.cells.keys() - {_place(cell) for cell in sweep.cells}:
             self._untag(self._state.cells.pop(run), sweep)
         for entry in self._state.agents.keys() - {cell.entry for cell in sweep.cells}:
             self._logs.pop(entry, None)

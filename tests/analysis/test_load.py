@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evopolicy.analysis import check_comparable, load_frames
 from evopolicy.analysis.load import cell_of, find_runs, read_episodes, read_program
+from evopolicy.analysis.scores import cell_scores
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.sweep import Cell
 
 Lay = Callable[..., Path]
@@ -118,6 +123,45 @@ def test_a_cell_outside_the_output_folder_is_refused(lay_sweep: Lay, run: str) -
 
     with pytest.raises(RecordError, match="outside the output folder"):
         find_runs(sweep)
+
+
+def test_sweeps_of_other_rules_name_different_results_of_a_run(records: Any, tmp_path: Path) -> None:
+    folder = records.write_run(tmp_path, heldout=(190.0, 210.0))
+    records.write_cells(tmp_path, "first", [records.cell_of(tmp_path, folder)])
+    records.follow_rule(folder, "another", heldout=(10.0, 30.0))
+    records.write_cells(tmp_path, "second", [records.cell_of(tmp_path, folder)])
+    first, second = (tmp_path / "sweeps" / name for name in ("first", "second"))
+
+    def found(*sources: Path) -> list[tuple[float, str]]:
+        runs = find_runs(*sources)
+        return [(run.result.assessment.mean if run.result.assessment else 0, run.record.selection.rule) for run in runs]
+
+    assert found(first) == found(first, folder) == found(folder, first) == [(200.0, "validation_mean")]
+    assert found(second) == found(folder) == [(20.0, "last")]
+    both = find_runs(first, second)
+    assert [score.mean for score in cell_scores(both)] == [200.0, 20.0]
+    assert load_frames(both).runs["selection"].tolist() == ["validation_mean", "last"]
+    with pytest.raises(RecordError, match="several Runs of one cell"):
+        check_comparable(both)
+
+
+def test_a_cell_whose_result_is_still_to_come_shows_no_other(records: Any, tmp_path: Path) -> None:
+    folder = records.write_run(tmp_path)
+    cell = replace(records.cell_of(tmp_path, folder, "running"), result_key="to-come")
+    records.write_cells(tmp_path, "next", [cell])
+
+    assert [(s.status, s.mean) for s in cell_scores(find_runs(tmp_path / "sweeps" / "next"))] == [("running", None)]
+
+
+def test_episodes_that_only_another_rule_measured_are_left_out(lay_run: Lay) -> None:
+    folder = lay_run("ada", "cartpole", heldout=[1.0, 2.0, 3.0], pool=PoolConfig("derived", 16, 1, 2, 0))
+    other = folder / "evaluations" / "assessment" / f"{'e' * 64}.jsonl"
+    other.write_bytes(next(other.parent.glob("*.jsonl")).read_bytes())
+    (run,) = find_runs(folder)
+    private = [file for file in read_episodes(run)[0] if file.submission is None]
+
+    assert [(file.split, len(file.graded)) for file in private] == [("validation", 1), ("assessment", 2)]
+    assert private[1].program == run.result.selected
 
 
 def test_a_missing_source_is_named_with_the_near_one(tmp_path: Path) -> None:

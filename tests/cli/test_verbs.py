@@ -33,6 +33,22 @@ def test_a_table_is_printed_from_a_sweep_or_from_any_runs(
     assert capsys.readouterr().out.splitlines()[:6] == by_name.splitlines()[:6]
 
 
+def test_a_sweeps_table_keeps_its_own_rule_when_a_later_one_shares_its_runs(
+    records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = records.write_run(tmp_path, heldout=(190.0, 210.0))
+    records.write_cells(tmp_path, "first", [records.cell_of(tmp_path, folder)])
+    records.follow_rule(folder, "another", heldout=(10.0, 30.0))
+    records.write_cells(tmp_path, "second", [records.cell_of(tmp_path, folder)])
+    for name, shown, other in (("first", "200", "20"), ("second", "20", "200")):
+        assert main(["table", f"sweep={name}", f"output={tmp_path}"]) == 0
+        row = next(line for line in capsys.readouterr().out.splitlines() if " cma_es " in line)
+        assert f" {shown} ±" in row, row
+        assert f" {other} ±" not in row
+        assert main(["status", f"sweep={name}", f"output={tmp_path}"]) == 0
+        assert f"held-out {float(shown):.4g}\n" in capsys.readouterr().out
+
+
 def test_an_unknown_sweep_gets_the_near_name(
     make_sweep: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -594,6 +594,22 @@ def test_an_earlier_rule_asked_for_again_gives_its_own_result_and_runs_nothing(t
     assert load_run(again.folder).result.selected_submission == 1
 
 
+def test_a_run_is_loaded_with_any_of_its_results_and_the_rule_of_that_one(tmp_path: Path) -> None:
+    first = run(stage(tmp_path).plan())
+    pool = replace(POOL, assessment=POOL.assessment + 2)
+    made = stage(tmp_path, selection=SelectionConfig("last", "latest"), pool=pool, result_key="another")
+    second = run(made.plan())
+    before = load_run(made.folder).under(first.record.result_key)
+    assert (before.result, before.finished, before.valid) == (first.result, True, True)
+    assert (before.record.selection, before.record.pool) == (first.record.selection, first.record.pool)
+    assert (before.record.entry, before.state) == (second.record.entry, second.state)
+    assert load_run(made.folder).under("another") == load_run(made.folder).under("") == second
+    assert not load_run(made.folder).under("never").finished
+    back = run(stage(tmp_path).plan())
+    assert back.under("another").record.pool == pool, "following a rule again forgets no other"
+    assert list(back.record.other_rules) == ["another"]
+
+
 def test_a_larger_private_split_measures_only_what_is_new(tmp_path: Path) -> None:
     run(stage(tmp_path).plan())
     more = stage(tmp_path, pool=replace(POOL, validation=5, assessment=7), result_key="larger")

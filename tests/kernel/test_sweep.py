@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,12 @@ def test_a_sweep_that_cannot_be_read_is_named(tmp_path: Path, text: str, message
 def test_a_folder_without_one_is_no_sweep(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="so it is no sweep's folder"):
         read_sweep(tmp_path)
+
+
+def test_a_sweep_of_before_result_keys_is_read_as_the_records_own(tmp_path: Path) -> None:
+    write_sweep(tmp_path, replace(SWEPT, cells=(replace(SWEPT.cells[0], result_key="abc"), SWEPT.cells[1])))
+    path = sweep_folder(tmp_path, "first") / SWEEP
+    value = json.loads(path.read_text())
+    assert value["cells"][0].pop("result_key") == "abc"
+    path.write_text(json.dumps(value))
+    assert [cell.result_key for cell in read_sweep(path.parent).cells] == ["", ""]

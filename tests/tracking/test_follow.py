@@ -104,6 +104,37 @@ def test_the_rank_table_is_an_artifact_of_the_sweep(
     assert "| cma\\_es |" in sweep.tags["mlflow.note.content"]
 
 
+def test_two_sweeps_of_other_rules_share_a_run_and_each_shows_its_own_result(
+    output: Path, store: Store, records: Any, rank: Any, dump: Dump
+) -> None:
+    folder = records.write_run(output, heldout=(190.0, 210.0))
+    before = records.cell_of(output, folder)
+    records.write_cells(output, "before", [before])
+    follow_sweep(output, "before", rank)
+    records.follow_rule(folder, "another", heldout=(10.0, 30.0))
+    records.write_cells(output, "after", [records.cell_of(output, folder)])
+    follow_sweep(output, "after", rank)
+    track(sweep_folder(output, "before"), output, Tracking(), rank)
+    found = dump(store)
+    for name, mean in (("before", 200.0), ("after", 20.0)):
+        (cell,) = [logged for logged in cells(store, dump) if logged.tags["sweep"] == name]
+        assert [value for _, _, value in cell.metrics["heldout/score"]] == [mean]
+        assert found[agent_identity(name, "cma_es")].metrics["heldout/cartpole"][-1][2] == mean
+
+
+def test_a_sweep_defined_anew_under_another_rule_leaves_the_former_result(
+    output: Path, store: Store, records: Any, rank: Any, dump: Dump
+) -> None:
+    folder = records.write_run(output)
+    records.write_cells(output, "same", [records.cell_of(output, folder)])
+    follow_sweep(output, "same", rank)
+    records.follow_rule(folder, "another", heldout=(10.0, 30.0))
+    records.write_cells(output, "same", [records.cell_of(output, folder)])
+    follow_sweep(output, "same", rank)
+    (kept,) = [logged for logged in cells(store, dump) if "sweep.same" in logged.tags]
+    assert kept.tags["result_key"] == "another"
+
+
 def test_it_follows_a_growing_run_to_its_end(output: Path, store: Store, records: Any, rank: Any, dump: Dump) -> None:
     folder = records.write_run(output, until="opened")
     records.write_cells(output, "grow", [records.cell_of(output, folder, "running")])

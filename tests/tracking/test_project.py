@@ -99,6 +99,12 @@ def test_results_under_another_rule_are_left_out(make_run: Callable[..., Run]) -
     assert not any(p.key.startswith(("validation", "heldout")) for p in other.points)
 
 
+def test_a_run_under_two_rules_is_two_runs_of_mlflow(make_run: Callable[..., Run]) -> None:
+    """Sweeps of different rules share Runs: each shows its own result."""
+    run = make_run()
+    assert project(run).identity == project(run).identity != project(run.under("f" * 64)).identity
+
+
 def test_two_runs_of_one_cell_are_told_apart(make_record: Any, make_run: Callable[..., Run]) -> None:
     first = project(make_run(make_record(seed=0)))
     again = project(make_run(make_record(seed=1, key="another", created=5.0)))
