@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,15 +18,26 @@ from evopolicy.agents import load_agent
 from evopolicy.authoring.discovery import find_benchmark
 from evopolicy.config import ExecutionConfig, RunConfig, SecretConfig
 from evopolicy.config import config_from as config_from
+from evopolicy.execution import agent_network
 from evopolicy.execution import isolation as levels
 from evopolicy.execution.agent import LocalAgentLauncher
 from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.machine import cores as cores
+from evopolicy.execution.machine import machine, versions
 from evopolicy.kernel.benchmark import Benchmark, Split
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.evaluation import Evaluation, evaluate_program, failure_counts
 from evopolicy.kernel.feedback import Visibility
 from evopolicy.kernel.pool import SPLITS, plan_pool
-from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, Executor, Observer
+from evopolicy.kernel.ports import (
+    AgentIntegration,
+    AgentLauncher,
+    AgentNetwork,
+    AgentTask,
+    Executor,
+    Observer,
+    Provider,
+)
 from evopolicy.kernel.program import Program, ProgramStore, capture
 from evopolicy.kernel.record import (
     RECORD,
@@ -81,7 +89,8 @@ def cell_plan(config: RunConfig) -> CellPlan:
     """
     parts = _parts(config)
     _check_output(Path(config.output))
-    levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
+    level = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
+    agent_network.check(level, _asked_network(config), parts.provider)
     record = _record(config, parts)
     candidates = config.budget.submissions if config.selection.needs_validation else 0
     return CellPlan(
@@ -101,6 +110,7 @@ def cell_plan(config: RunConfig) -> CellPlan:
 class _Parts:
     agent: AgentIntegration
     agent_versions: Mapping[str, str]
+    provider: Provider | None
     benchmark: Benchmark
     secret: bytes
     initial: Program
@@ -118,7 +128,19 @@ def _parts(config: RunConfig) -> _Parts:
         )
     initial = capture(benchmark.programs[agent.program])
     skills = skill_digests(_skills(config))
-    return _Parts(agent, agent.probe(), benchmark, _secret(config.secret), initial, skills)
+    found = agent.probe()
+    return _Parts(agent, found, _provider(agent, config), benchmark, _secret(config.secret), initial, skills)
+
+
+def _provider(agent: AgentIntegration, config: RunConfig) -> Provider | None:
+    """What the agent has to reach, as it says itself when asked how to start it."""
+    folders = (Path("/workspace"), Path("/python3"), Path("/staging"))
+    task = AgentTask(folders[0], config.prompt.text, config.seed, ("evopolicy-session",), folders[1], folders[2])
+    return agent.invoke(task).provider
+
+
+def _asked_network(config: RunConfig) -> AgentNetwork:
+    return cast(AgentNetwork, config.execution.agent_network)
 
 
 def _skills(config: RunConfig) -> list[Path]:
@@ -191,6 +213,7 @@ def _record(config: RunConfig, parts: _Parts) -> RunRecord:
         feedback=config.feedback,
         isolation="",
         agent_isolation="",
+        agent_network=agent_network.wanted(_asked_network(config), parts.provider),
         initial_program=parts.initial.digest,
         versions=parts.agent_versions,
         machine=machine(),
@@ -215,6 +238,7 @@ def _cell_key(config: RunConfig, parts: _Parts, secret_digest: str) -> list[Any]
         # A skill counts by what it says, not by where it lies on this machine.
         [config.prompt.name, config.prompt.text, [list(pair) for pair in parts.skills.items()]],
         [_plain(config.execution.limits), list(config.execution.policy_packages)],
+        agent_network.wanted(_asked_network(config), parts.provider),
         _plain(config.session.limits),
         config.seed,
     ]
@@ -243,6 +267,7 @@ def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int
     isolation = earlier.record.isolation if earlier else config.execution.isolation
     executor = build_executor(config.execution, parts.benchmark, workers=workers, isolation=isolation)
     try:
+        agent_network.check(executor.isolation, _asked_network(config), parts.provider)
         executor.warm()  # the workers load the Benchmark while the agent starts
         launcher = _launcher(config, executor)
         record = replace(
@@ -277,21 +302,15 @@ def _run_plan(
 ) -> RunPlan:
     store = ProgramStore(Path(config.output) / "programs")
     initial = store.put(parts.initial)
-    spec = parts.benchmark.spec
-    terms = TaskTerms(
-        budget=config.budget,
-        pool_size=config.pool.training,
-        visibility=cast(Visibility, config.feedback.visibility),
-        limits=config.execution.limits,
-        packages=config.execution.policy_packages,
-        block_seconds=config.session.block_seconds,
-        wall_seconds=config.session.limits.wall_seconds,
-    )
-    skills = _skills(config)
 
     def prepare(socket: Path) -> None:
         prepare_workspace(
-            folder / "workspace", spec=spec, terms=terms, initial_program=initial, skills=skills, socket=socket
+            folder / "workspace",
+            spec=parts.benchmark.spec,
+            terms=_terms(config),
+            initial_program=initial,
+            skills=_skills(config),
+            socket=launcher.seen_socket(socket),
         )
 
     bench = Bench(parts.benchmark, executor, config.feedback, config.execution.episode_retries, folder)
@@ -309,6 +328,18 @@ def _run_plan(
         backoff_seconds=config.session.backoff_seconds,
         prepare_workspace=prepare,
         observers=observers,
+    )
+
+
+def _terms(config: RunConfig) -> TaskTerms:
+    return TaskTerms(
+        budget=config.budget,
+        pool_size=config.pool.training,
+        visibility=cast(Visibility, config.feedback.visibility),
+        limits=config.execution.limits,
+        packages=config.execution.policy_packages,
+        block_seconds=config.session.block_seconds,
+        wall_seconds=config.session.limits.wall_seconds,
     )
 
 
@@ -331,6 +362,8 @@ def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
         isolation=executor.isolation,
         client=Path(client.__file__),
         policy_packages=config.execution.policy_packages,
+        network=_asked_network(config),
+        limits=config.session.limits,
     )
 
 
@@ -358,42 +391,3 @@ def measure_program(
             executor.close()
     failed = sum(failure_counts(evaluation.outcomes).values())
     return evaluation, measure([graded.score for graded in evaluation.graded], failed)
-
-
-# --- what a record says of where it was made --------------------------------------------------------------------
-
-
-def versions(benchmark: Benchmark) -> dict[str, str]:
-    """Versions of Python, of evopolicy, of the Benchmark's distribution and of what those need directly."""
-    found = {"python": platform.python_version()}
-    distribution = benchmark.reference.factory.partition(":")[0].partition(".")[0].replace("_", "-")
-    for name in ("evopolicy", distribution, "numpy", "scipy", "gymnasium", "mujoco", *_requirements(distribution)):
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return dict(sorted(found.items()))
-
-
-def _requirements(distribution: str) -> list[str]:
-    try:
-        needs = metadata.requires(distribution) or []
-    except metadata.PackageNotFoundError:
-        return []
-    return [match[0] for need in needs if "extra ==" not in need and (match := re.match(r"[A-Za-z0-9_.-]+", need))]
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def machine() -> dict[str, Any]:
-    """CPU model, cores this process may use, platform. No host name and no path."""
-    model = platform.processor()
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    return {
-        "cpu": model,
-        "cores": cores(),
-        "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
-    }

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.errors import ConfigError, wrong_type
+from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
 from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.ports import AgentLimits, Limits
+from evopolicy.kernel.ports import AGENT_NETWORKS, AgentLimits, Limits
 from evopolicy.kernel.record import FeedbackConfig
 from evopolicy.kernel.selection import SelectionConfig
 
@@ -54,7 +54,7 @@ class SessionConfig:
         _within("session.block_seconds", self.block_seconds, 0, MAX_BLOCK_SECONDS)
         _within("session.retries", self.retries, 0)
         _within("session.backoff_seconds", self.backoff_seconds, 0)
-        for name in ("wall_seconds", "idle_seconds", "finish_grace_seconds", "tokens", "cost_usd"):
+        for name in ("wall_seconds", "idle_seconds", "finish_grace_seconds", "tokens", "cost_usd", "requests"):
             _within(f"session.limits.{name}", getattr(self.limits, name), 0)
 
 
@@ -66,6 +66,8 @@ class ExecutionConfig:
     """'auto' (the strongest level a probe proves), 'bubblewrap', 'landlock' or 'none'."""
     allow_unisolated: bool
     """Needed for 'none': Programs are written by models and can do anything you can."""
+    agent_network: str
+    """How an agent reaches its provider: 'proxy', 'allowlist', 'open' or 'none'."""
     workers: int | None
     """Environment workers; null: one per core this process may use."""
     policy_packages: tuple[str, ...]
@@ -75,6 +77,9 @@ class ExecutionConfig:
     limits: Limits
 
     def __post_init__(self) -> None:
+        if self.agent_network not in AGENT_NETWORKS:
+            hint = did_you_mean(self.agent_network, AGENT_NETWORKS)
+            raise ConfigError(f"execution.agent_network: '{self.agent_network}' is unknown.{hint}")
         _within("execution.workers", self.workers, 1)
         _within("execution.episode_retries", self.episode_retries, 0)
         for name in ("act_seconds", "episode_seconds", "step_seconds"):

@@ -7,15 +7,17 @@ left its process group, or its session, is found and ended too. It imports no nu
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
 import selectors
 import signal
+import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +39,10 @@ class AgentPlan:
     landlock_abi: int
     rules: list[tuple[str, int]]
     """Path and Landlock rights."""
-    network: bool
+    sandbox: list[str]
+    """argv of `bwrap`, which then knows the next three by itself; empty at other levels."""
+    filters: list[str]
+    """For it to lay, as hexadecimal digits: it is started with them open at 4, 5, ... and with 3 to report through."""
     argv: list[str]
     environment: dict[str, str]
     folder: str
@@ -50,7 +55,10 @@ class AgentPlan:
 
 
 def main(path: str) -> int:
-    """Attend the agent of the plan at `path`; print its exit code (negative: the signal) once nothing of it is left."""
+    """Attend the agent of the plan at `path`: print `started`, then its exit code once nothing of it is left.
+
+    A negative code is a signal. Without `started` the sandbox could not be made, and the reason is on its error stream.
+    """
     plan = AgentPlan(**json.loads(Path(path).read_bytes()))
     process.signal_with_parent(plan.host, signal.SIGTERM)
     process.adopt_orphans()
@@ -60,47 +68,51 @@ def main(path: str) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.append(1))
-    pid, streams = _start(plan)
-    code = _attend(pid, streams, wake_read, stopping)
+    pid, streams, report = _start(plan)
+    code = _attend(pid, streams, report, wake_read, stopping)
     print(code, flush=True)
     return 0
 
 
-def _start(plan: AgentPlan) -> tuple[int, list[_Stream]]:
-    """Fork the agent; returns its pid and its output streams."""
-    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
+def _start(plan: AgentPlan) -> tuple[int, list[_Stream], _Report]:
+    """Fork the agent; returns its pid, its output streams and what its sandbox reports through."""
+    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     stdin = os.open(plan.stdin, os.O_RDONLY | os.O_CLOEXEC)
     attendant = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(plan, attendant, stdin, pipes[0][1], pipes[1][1])
+        _become(plan, attendant, (stdin, pipes[0][1], pipes[1][1], pipes[2][1]))
     os.close(stdin)
-    streams = []
-    for (reader, writer), name in zip(pipes, (plan.stdout, plan.stderr), strict=True):
+    for reader, writer in pipes:
         os.close(writer)
         os.set_blocking(reader, False)
-        streams.append(_Stream(reader, name, plan.output_bytes))
-    return pid, streams
+    (out, _), (err, _), (report, _) = pipes
+    streams = [_Stream(out, plan.stdout, plan.output_bytes), _Stream(err, plan.stderr, plan.output_bytes)]
+    return pid, streams, _Report(report, sandboxed=bool(plan.sandbox))
 
 
-def _become(plan: AgentPlan, attendant: int, stdin: int, stdout: int, stderr: int) -> None:
-    """In the forked child: confine it and execute the agent. Never returns."""
+def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...]) -> None:
+    """In the forked child: confine it and execute the agent. Never returns. `fds` become descriptors 0, 1 and 2."""
     try:
         os.setsid()
         process.die_with_parent(attendant)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        for fd, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
-            os.dup2(fd, target)
-        os.chdir(plan.folder)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if plan.sandbox:
+            opened = [*fds, *(_in_memory(bytes.fromhex(code)) for code in plan.filters)]
+            _place(opened, range(len(opened)))
+            os.chdir("/")
+            os.execve(plan.sandbox[0], plan.sandbox, {"PATH": "/usr/bin:/bin"})
+        _place(fds[:3], [0, 1, 2])
+        os.chdir(plan.folder)
         if plan.level != "none":
             process.give_up_privileges()
         if plan.landlock_abi:
-            landlock.restrict(plan.landlock_abi, plan.rules, network=plan.network)
+            landlock.restrict(plan.landlock_abi, plan.rules)
         if plan.level != "none":
-            seccomp.lay(seccomp.agent_filter(plan.network))
+            seccomp.lay(seccomp.agent_filter(False))
         os.execvpe(plan.argv[0], plan.argv, plan.environment)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -109,14 +121,30 @@ def _become(plan: AgentPlan, attendant: int, stdin: int, stdout: int, stderr: in
         os._exit(127)
 
 
-def _attend(pid: int, streams: list[_Stream], wake: int, stopping: list[int]) -> int:
+def _in_memory(data: bytes) -> int:
+    """A descriptor to read `data` from."""
+    fd = os.memfd_create("filter")
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _place(fds: Sequence[int], targets: Sequence[int]) -> None:
+    """Make each of `fds` the target of the same place, whatever numbers they have now."""
+    free = max(targets) + 1
+    for fd, target in zip([fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, free) for fd in fds], targets, strict=True):
+        os.dup2(fd, target)
+
+
+def _attend(pid: int, streams: list[_Stream], report: _Report, wake: int, stopping: list[int]) -> int:
     """Pump output until the agent has ended, or was told to, and everything it started is gone. Returns its code."""
     code: int | None = None
-    ending = _Ending(pid)
+    ending = _Ending(pid, report.sandboxed)
+    sources: list[_Stream | _Report] = [*streams, report]
     with selectors.DefaultSelector() as selector:
         selector.register(wake, selectors.EVENT_READ)
-        for stream in streams:
-            selector.register(stream.fd, selectors.EVENT_READ, stream)
+        for source in sources:
+            selector.register(source.fd, selectors.EVENT_READ, source)
         while True:
             for key, _ in selector.select(0.2):
                 if key.data is None:
@@ -130,8 +158,10 @@ def _attend(pid: int, streams: list[_Stream], wake: int, stopping: list[int]) ->
                 if alone:
                     break
                 ending.step(agent_left=code is not None)
-    for stream in streams:
-        stream.close()
+    for source in sources:
+        source.close()
+    if report.code is not None:
+        return report.code
     return code if code is not None else -signal.SIGKILL
 
 
@@ -152,8 +182,9 @@ def _reap(pid: int) -> tuple[int | None, bool]:
 class _Ending:
     """The way to the end: asked politely, then killed. What an agent that left has left behind is killed at once."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, sandboxed: bool) -> None:
         self._pid = pid
+        self._sandboxed = sandboxed
         self._sent = 0
         self._until = 0.0
 
@@ -166,9 +197,17 @@ class _Ending:
         elif now >= self._until:
             number, seconds = POLITE[self._sent]
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._pid, number)
+                self._ask(number)
             self._sent += 1
             self._until = now + seconds
+
+    def _ask(self, number: int) -> None:
+        if not self._sandboxed:
+            os.killpg(self._pid, number)
+            return
+        # Only the sandbox's first process can be reached from here by its parent: it passes the signal on.
+        for first in descendants(self._pid)[:1]:
+            os.kill(first, number)
 
 
 def descendants(root: int) -> list[int]:
@@ -189,6 +228,42 @@ def _processes() -> Iterator[tuple[int, int]]:
                 # The name, in parentheses, may hold anything: the parent's id is the second word after the last one.
                 fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
                 yield int(entry.name), int(fields[1])
+
+
+class _Report:
+    """What the first process of a sandbox says: that it has started, and the agent's wait status."""
+
+    _READY = b"ready\n"
+
+    def __init__(self, fd: int, *, sandboxed: bool) -> None:
+        self.fd = fd
+        self.sandboxed = sandboxed
+        self._said = b""
+        if not sandboxed:
+            print("started", flush=True)
+
+    @property
+    def code(self) -> int | None:
+        """The agent's exit code, where it was told."""
+        status = self._said[len(self._READY) :]
+        return os.waitstatus_to_exitcode(struct.unpack("<i", status)[0]) if len(status) == 4 else None
+
+    def pump(self) -> bool:
+        """Take what has come. False at its end."""
+        try:
+            data = os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return True
+        began = self._said.startswith(self._READY)
+        self._said += data
+        if not began and self._said.startswith(self._READY):
+            print("started", flush=True)
+        return bool(data)
+
+    def close(self) -> None:
+        while self.pump() and self.code is None:
+            time.sleep(0.001)
+        os.close(self.fd)
 
 
 class _Stream:

@@ -15,6 +15,8 @@ from evopolicy.kernel.transcript import Transcript
 
 Isolation = Literal["bubblewrap", "landlock", "none"]
 ISOLATIONS: tuple[Isolation, ...] = ("bubblewrap", "landlock", "none")
+AgentNetwork = Literal["proxy", "allowlist", "open", "none"]
+AGENT_NETWORKS: tuple[AgentNetwork, ...] = ("proxy", "allowlist", "open", "none")
 
 
 # --- Executor ----------------------------------------------------------------------------------------------------
@@ -110,6 +112,47 @@ class AgentLimits:
     """Tokens of all kinds, as the agent's own stream tells them while it runs."""
     cost_usd: float | None = None
     """US dollars, likewise."""
+    requests: int | None = None
+    """Requests to the provider's API that the Host's proxy passes on, over all attempts."""
+
+
+HOSTED_TOOLS: tuple[str, ...] = (
+    "web_search",
+    "web_fetch",
+    "google_search",
+    "url_context",
+    "code_interpreter",
+    "code_execution",
+    "file_search",
+    "image_generation",
+    "mcp",
+    "plugins",
+)
+"""What providers offer to do on their own machines: with it an agent would leave its sandbox."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The API an agent's model is asked through, and what of it the Host lets through."""
+
+    url: str
+    """Base of every request: 'https://api.example.com/v1'. `http` is for a model server of one's own."""
+    paths: tuple[str, ...]
+    """What may be asked, below `url`: 'POST /responses'. A query is passed on and not compared."""
+    key_variable: str = ""
+    """Variable of the Host's environment that holds the key; '' for none."""
+    agent_variable: str = ""
+    """Variable in which the agent's program looks for a key; '' for the same name. At `proxy` it holds a dummy."""
+    key_header: str = "Authorization"
+    key_form: str = "Bearer {key}"
+    models: tuple[str, ...] = ()
+    """Models a request may name; empty: any."""
+    refused_tools: tuple[str, ...] = HOSTED_TOOLS
+    """Types of tools, by how they begin, that a request may not bring."""
+    hosts: tuple[str, ...] = ()
+    """`name:port` the agent may connect to at `allowlist`; empty: that of `url`."""
+    retry_after_seconds: float | None = None
+    """Said to the agent with a 429 that does not say when to come back."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +170,15 @@ class AgentTask:
     """Interpreter with the packages a Policy may import."""
     staging: Path
     """Where `Invocation.files` will be found."""
+    provider_url: str = ""
+    """What stands for `Provider.url` in the agent's sandbox: the Host's proxy, or the provider itself."""
     resumed: bool = False
     """True when the Host was killed and this Run goes on: budget already spent stays spent."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """How to start an agent's process once. No secret's value is ever in it."""
+    """How to start an agent's process once; the same for the same task. No secret's value is ever in it."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -147,8 +192,10 @@ class Invocation:
     """Importable Python packages it needs beside the Policy's own."""
     readable: Sequence[Path] = ()
     """Further paths it may read and execute: a CLI's installation."""
-    network: bool = False
-    """Whether it needs its provider's network."""
+    home: Mapping[str, Path] = field(default_factory=dict)
+    """Files and folders of this machine copied into its clean home, by relative path: a login."""
+    provider: Provider | None = None
+    """What it has to reach; None: it needs no network."""
 
 
 class AgentIntegration(Protocol):
@@ -196,6 +243,9 @@ class AgentLauncher(Protocol):
     @property
     def isolation(self) -> Isolation: ...
 
+    def seen_socket(self, socket: Path) -> Path:
+        """Where an agent finds the gateway's `socket`."""
+
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
         """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`."""
 
@@ -208,7 +258,7 @@ class AgentSite:
     socket: Path
     """The gateway's Unix socket."""
     logs: Path
-    """Outside the workspace: `stdout.log`, `stderr.log`, `invocation.json`."""
+    """Outside the workspace: `stdout.log`, `stderr.log`, `invocation.json`, `proxy.jsonl`."""
     prompt: str
     seed: int
     resumed: bool = False

@@ -130,12 +130,26 @@ def test_an_executable_is_named_in_full_and_may_be_read(tmp_path: Path) -> None:
     real.write_text("#!/bin/sh\necho agent 1.2\n")
     real.chmod(0o755)
     link.symlink_to(real)
-    agent = load_agent("command", values("command", argv=[str(link), "{task}"], ask_version=True, network=True))
+    agent = load_agent("command", values("command", argv=[str(link), "{task}"], ask_version=True))
     assert agent.probe() == {"agent": "agent 1.2"}
     invocation = agent.invoke(example_task())
     assert invocation.argv == (str(link), "/workspace/TASK.md")
     assert set(invocation.readable) == {link, real}
-    assert invocation.network
+    assert invocation.provider is None
+
+
+def test_a_command_with_a_provider_is_pointed_at_it_and_kept_to_its_model() -> None:
+    provider = {"url": "https://api.example.com/v1", "paths": ["POST /responses"], "key_variable": "EXAMPLE_KEY"}
+    options = {"argv": ["sh", "{provider_url}"], "environment": {"BASE": "{provider_url}/"}, "provider": provider}
+    agent = load_agent("command", values("command", model="m-1", **options))
+    invocation = agent.invoke(example_task(provider_url="http://127.0.0.1:1"))
+    assert (invocation.argv[1], invocation.environment) == ("http://127.0.0.1:1", {"BASE": "http://127.0.0.1:1/"})
+    assert invocation.provider is not None
+    assert (invocation.provider.url, invocation.provider.models) == ("https://api.example.com/v1", ("m-1",))
+    assert "web_search" in invocation.provider.refused_tools
+    assert agent.identity.options["provider"]["key_variable"] == "EXAMPLE_KEY"
+    with pytest.raises(ConfigError, match=r"agent\.provider: object missing required field 'paths'"):
+        load_agent("command", values("command", provider={"url": "https://api.example.com"}))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client
 
-LEVELS: list[Isolation] = ["landlock", "none"]
+LEVELS: list[Isolation] = ["bubblewrap", "landlock", "none"]
 needs_landlock = pytest.mark.skipif(
     not isolation.probe_level("landlock").works, reason="landlock: the probe says it does not work on this machine"
 )

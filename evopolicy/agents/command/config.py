@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evopolicy.agents.config import AgentConfig
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.ports import Provider
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Linux starts no process with a longer argument."""
@@ -14,13 +16,18 @@ MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 @dataclass(frozen=True)
 class CommandConfig(AgentConfig):
     argv: tuple[str, ...]
-    """What to start; `{workspace}`, `{task}` (TASK.md) and `{python}` are replaced in each. The prompt is on stdin."""
+    """What to start; `{workspace}`, `{task}` (TASK.md), `{python}` and `{provider_url}` are replaced in each.
+
+    The prompt is on standard input.
+    """
     ask_version: bool
     """Run `argv[0] --version` once and keep its first line in the record."""
     program: str
     """Which of the Benchmark's Programs the workspace begins with: 'initial', 'random' or 'parametric'."""
-    network: bool
-    """Whether it needs a network."""
+    environment: Mapping[str, str]
+    """Variables it is started with; the same are replaced, and `{provider_url}`. Never a key: that is `provider`'s."""
+    provider: Provider | None
+    """The API it asks its model through; null: it needs no network."""
     packages: tuple[str, ...]
     """Python packages it imports beside those a Policy may."""
     readable: tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evopolicy.agents.command.config import CommandConfig
@@ -68,12 +68,16 @@ class Command:
         if executable is not None:
             argv[0] = str(executable)
             readable += [executable, *([executable.resolve()] if executable.is_symlink() else [])]
+        provider = self.config.provider
+        if provider is not None and self.config.model and not provider.models:
+            provider = replace(provider, models=(self.config.model,))
         return Invocation(
             argv=tuple(argv),
+            environment={name: _filled(value, task) for name, value in self.config.environment.items()},
             stdin=task.prompt,
             packages=self.config.packages,
             readable=tuple(readable),
-            network=self.config.network,
+            provider=provider,
         )
 
     def read(self, lines: Iterable[str]) -> Transcript:
@@ -100,7 +104,12 @@ class Command:
 
 
 def _filled(part: str, task: AgentTask) -> str:
-    known = {"{workspace}": task.workspace, "{task}": task.workspace / "TASK.md", "{python}": task.python}
+    known = {
+        "{workspace}": task.workspace,
+        "{task}": task.workspace / "TASK.md",
+        "{python}": task.python,
+        "{provider_url}": task.provider_url,
+    }
     for name, value in known.items():
         part = part.replace(name, str(value))
     return part

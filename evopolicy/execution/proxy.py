@@ -1,0 +1,354 @@
+"""The Host's way between an agent's sandbox and its provider: a reverse proxy, or a tunnel to named hosts.
+
+It listens on a Unix socket, holds the key, lets through what `proxy_rules` allows, streams answers as they come and
+logs every request. It runs in threads of its own: whatever happens to a request is that request's affair alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import logging
+import os
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from evopolicy.execution.agent_network import allowed_hosts
+from evopolicy.execution.proxy_rules import Turned, answer_headers, checked_body, pinned, request_headers
+from evopolicy.execution.proxy_usage import ProxyLog, UsageReader
+from evopolicy.execution.tunnel import carry
+from evopolicy.kernel.errors import ExecutionError
+from evopolicy.kernel.ports import AgentLimits, Provider
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 64 << 20
+IN_FLIGHT = 16
+"""Requests at the provider at once; further ones are told to come back."""
+CONNECTIONS = 64
+"""Open at once, tunnels included; further ones are closed."""
+READ_SECONDS = 60.0
+"""For the agent to send its request."""
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 600.0
+"""Between two pieces of the provider's answer."""
+BUSY_SECONDS = 2.0
+_CHUNK = 1 << 16
+
+
+class Proxy:
+    """A running proxy; its threads end with `close`, or with the Host."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        key: str,
+        path: Path,
+        logs: Path,
+        *,
+        limits: AgentLimits,
+        tunnel: bool = False,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        """Listen on the socket `path`. `tunnel`: connect to `provider.hosts` and do nothing else.
+
+        Raises ExecutionError where the socket cannot be made.
+        """
+        self.provider = provider
+        self.key = key
+        self.limits = limits
+        self.hosts = allowed_hosts(provider) if tunnel else frozenset[str]()
+        self.tunnel = tunnel
+        self.answer_seconds = answer_seconds
+        self.log = ProxyLog(logs)
+        self.in_flight = threading.BoundedSemaphore(IN_FLIGHT)
+        self.context = ssl.create_default_context() if urlsplit(provider.url).scheme == "https" else None
+        self._links: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        try:
+            self._server = _listening(path, self)
+        except OSError as error:
+            raise ExecutionError(f"the proxy's socket cannot be made ({error}); set TMPDIR to a local folder") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="agent-proxy", daemon=True)
+        self._thread.start()
+
+    def hold(self, link: socket.socket) -> bool:
+        """Keep `link` so that `close` can end it. False where there are too many, or the proxy is closed."""
+        with self._lock:
+            if self._closed or len(self._links) >= 2 * CONNECTIONS:
+                return False
+            self._links.add(link)
+            return True
+
+    def let_go(self, link: socket.socket) -> None:
+        with self._lock:
+            self._links.discard(link)
+
+    def close(self) -> None:
+        """Hang up on everyone. Waits for nobody at the other end."""
+        with self._lock:
+            self._closed, links = True, list(self._links)
+        for link in links:
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = CONNECTIONS
+
+    def __init__(self, address: str, proxy: Proxy) -> None:
+        self.proxy = proxy
+        super().__init__(address, _Handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 (socketserver's)
+        return self.proxy.hold(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.proxy.let_go(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (socketserver's)
+        log.debug("a request of the agent failed", exc_info=True)
+
+
+def _listening(path: Path, proxy: Proxy) -> _Server:
+    # An address of a Unix socket holds about 107 bytes, so a longer path is named by its folder's descriptor.
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        return _Server(f"/proc/self/fd/{folder}/{path.name}", proxy)
+    finally:
+        os.close(folder)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request of the agent's, on a connection of its own."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = READ_SECONDS
+    server: _Server
+
+    def handle(self) -> None:
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.handle_one_request()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (http.server's)
+        pass  # what it would say holds nothing the log has not
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            return self._answer  # every method is answered, and logged, the same way
+        raise AttributeError(name)
+
+    def _answer(self) -> None:
+        self.close_connection = True
+        proxy, began = self.server.proxy, time.monotonic()
+        entry: dict[str, Any] = {
+            "time": round(time.time(), 3), "method": self.command[:20], "path": self.path.partition("?")[0][:200],
+        }  # fmt: skip
+        try:
+            if proxy.tunnel:
+                self._connect(proxy, entry)
+            else:
+                self._pass_on(proxy, entry)
+        except Turned as turned:
+            entry |= {"status": turned.status, "error" if turned.status in (502, 504) else "refused": turned.code}
+            self._refuse(turned)
+        except OSError as error:  # the agent hung up
+            entry.setdefault("error", f"the agent left: {type(error).__name__}")
+        finally:
+            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)})
+
+    def _refuse(self, turned: Turned) -> None:
+        body = turned.body()
+        with contextlib.suppress(OSError):
+            self.send_response_only(turned.status)
+            if turned.retry_after is not None:
+                self.send_header("Retry-After", f"{turned.retry_after:g}")
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(body)))):
+                self.send_header(name, value)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(body)
+
+    # --- a tunnel --------------------------------------------------------------------------------------------------
+
+    def _connect(self, proxy: Proxy, entry: dict[str, Any]) -> None:
+        host = self.path.lower()
+        if self.command != "CONNECT" or host not in proxy.hosts:
+            allowed = ", ".join(sorted(proxy.hosts))
+            raise Turned(403, "host_refused", f"'{self.path[:200]}' is not among the hosts of this Run: {allowed}.")
+        _count(proxy)
+        name, _, port = host.rpartition(":")
+        try:
+            link = socket.create_connection((name.strip("[]"), int(port)), CONNECT_SECONDS)
+        except (OSError, ValueError) as error:
+            raise _unreachable(error) from None
+        with link, _held(proxy, link):
+            self.send_response_only(200, "Connection established")
+            self.end_headers()
+            entry["status"] = 200
+            entry["bytes_up"], entry["bytes"] = carry(self.connection, self.rfile, link, proxy.answer_seconds)
+
+    # --- the reverse proxy -----------------------------------------------------------------------------------------
+
+    def _pass_on(self, proxy: Proxy, entry: dict[str, Any]) -> None:
+        path, target = pinned(proxy.provider, self.command, self.path)
+        body = self._body()
+        model, body = checked_body(proxy.provider, self.command, body, self.headers.get("Content-Encoding", ""))
+        entry |= {"path": path, "model": model, "bytes_up": len(body)}
+        if not proxy.in_flight.acquire(blocking=False):
+            raise Turned(429, "too_many", f"more than {IN_FLIGHT} requests at once are too many.", BUSY_SECONDS)
+        link: http.client.HTTPConnection | None = None
+        try:
+            _count(proxy)
+            link = _link(proxy)
+            with _held(proxy, link.sock):
+                answer = self._ask(proxy, link, target, body)
+                self._stream(proxy, answer, entry)
+        finally:
+            if link is not None:
+                link.close()
+            proxy.in_flight.release()
+
+    def _body(self) -> bytes:
+        """The request's body, bounded. Raises Turned."""
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            return self._chunks()
+        length = self.headers.get("Content-Length", "0")
+        if not length.isascii() or not length.isdigit():
+            raise Turned(400, "body_refused", "the Content-Length is no number.")
+        if int(length) > MAX_BODY_BYTES:
+            raise _too_large()
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise ConnectionError("the request's body was cut off")
+        return body
+
+    def _chunks(self) -> bytes:
+        body = bytearray()
+        while True:
+            try:
+                size = int(self.rfile.readline(100).split(b";")[0], 16)
+            except ValueError:
+                raise Turned(400, "body_refused", "the body's chunks cannot be read.") from None
+            if size < 0 or len(body) + size > MAX_BODY_BYTES:
+                raise _too_large()
+            if size == 0:
+                while self.rfile.readline(1000).strip():
+                    pass
+                return bytes(body)
+            body += self.rfile.read(size)
+            self.rfile.readline(100)
+
+    def _ask(
+        self, proxy: Proxy, link: http.client.HTTPConnection, target: str, body: bytes
+    ) -> http.client.HTTPResponse:
+        try:
+            link.putrequest(self.command, target, skip_accept_encoding=True)
+            for name, value in request_headers(proxy.provider, proxy.key, self.headers.items()):
+                link.putheader(name, value)
+            if self.command == "POST":
+                link.putheader("Content-Length", str(len(body)))
+            link.endheaders(body)
+            return link.getresponse()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _unreachable(error) from None
+
+    def _stream(self, proxy: Proxy, answer: http.client.HTTPResponse, entry: dict[str, Any]) -> None:
+        """Hand on every piece as it comes. An answer that breaks off is broken off here too."""
+        entry["status"] = answer.status
+        usage = UsageReader(answer.getheader("Content-Type", ""))
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer_headers(proxy.provider, answer.status, answer.getheaders()):
+            self.send_header(name, value)
+        length = answer.length if not answer.chunked else None
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        else:
+            self.send_header("Transfer-Encoding", "chunked")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        total = 0
+        try:
+            while data := _piece(answer):
+                total += len(data)
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if length is None else data)
+                usage.feed(data)
+            if length is None:
+                self.wfile.write(b"0\r\n\r\n")
+            elif total < length:
+                entry["error"] = "the provider's answer was cut off"
+        except _Broken as broken:
+            entry["error"] = str(broken)
+        finally:
+            entry |= {"bytes": total, **usage.usage()}
+
+
+class _Broken(Exception):
+    """The provider's answer broke off."""
+
+
+def _piece(answer: http.client.HTTPResponse) -> bytes:
+    try:
+        return answer.read1(_CHUNK)
+    except TimeoutError:
+        raise _Broken("the provider's answer stalled") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise _Broken(f"the provider's answer broke off: {type(error).__name__}") from None
+
+
+def _link(proxy: Proxy) -> http.client.HTTPConnection:
+    """A connection to the provider. Raises Turned."""
+    split = urlsplit(proxy.provider.url)
+    host = split.hostname or ""
+    link: http.client.HTTPConnection
+    if proxy.context is not None:
+        link = http.client.HTTPSConnection(host, split.port, timeout=CONNECT_SECONDS, context=proxy.context)
+    else:
+        link = http.client.HTTPConnection(host, split.port, timeout=CONNECT_SECONDS)
+    try:
+        link.connect()
+    except (OSError, http.client.HTTPException) as error:
+        link.close()
+        raise _unreachable(error) from None
+    link.sock.settimeout(proxy.answer_seconds)
+    return link
+
+
+def _unreachable(error: Exception) -> Turned:
+    if isinstance(error, TimeoutError):
+        return Turned(504, "provider_silent", "the provider does not answer in time.")
+    what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    return Turned(502, "provider_unreachable", f"the provider cannot be reached ({what}).")
+
+
+def _too_large() -> Turned:
+    return Turned(413, "too_large", f"a body has {MAX_BODY_BYTES >> 20} MiB at most.")
+
+
+def _count(proxy: Proxy) -> None:
+    if over := proxy.log.begin(proxy.limits.requests, proxy.limits.tokens):
+        raise Turned(403, "limit", over)
+
+
+@contextlib.contextmanager
+def _held(proxy: Proxy, link: socket.socket) -> Any:
+    if not proxy.hold(link):
+        raise Turned(502, "closing", "the Host is closing this Run, or too many connections are open.")
+    try:
+        yield
+    finally:
+        proxy.let_go(link)

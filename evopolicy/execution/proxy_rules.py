@@ -1,0 +1,153 @@
+"""What the Host's proxy lets through to a provider: paths, the model, tools; and what it takes from and adds to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from evopolicy.kernel.ports import Provider
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Between the agent and the Host only, or set anew by the Host.
+_DROPPED_REQUEST = _words("""
+host connection keep-alive proxy-connection te trailer transfer-encoding upgrade expect content-length accept-encoding
+forwarded x-forwarded-for x-forwarded-host x-forwarded-proto
+""")
+_DROPPED_ANSWER = _words("""
+connection keep-alive proxy-connection transfer-encoding upgrade trailer content-length set-cookie date server
+proxy-authenticate alt-svc
+""")
+# Whatever says who pays: the Host alone does.
+_LOGINS = _words("""
+authorization proxy-authorization x-api-key api-key x-goog-api-key x-goog-user-project cookie openai-organization
+openai-project x-auth-token
+""")
+_LOGIN_QUERIES = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
+MAX_NESTED_TOOLS = 10_000
+
+
+class Turned(Exception):
+    """A request the proxy answers itself: HTTP status, a word for programs, a sentence for the agent."""
+
+    def __init__(self, status: int, code: str, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.code = code
+        self.reason = reason
+        self.retry_after = retry_after
+
+    def body(self) -> bytes:
+        """In the form all providers' programs read their errors in."""
+        error = {"type": "permission_error" if self.status == 403 else "api_error", "code": self.code}
+        said = {"type": "error", "error": {**error, "message": f"EvoPolicy: {self.reason}"}}
+        return json.dumps(said).encode()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request the proxy passes on."""
+
+    method: str
+    path: str
+    """Below the provider's URL, without the query."""
+    target: str
+    """What the provider is asked for: its own path, and the query without a login."""
+    model: str
+    body: bytes
+
+
+def pinned(provider: Provider, method: str, target: str) -> tuple[str, str]:
+    """Path as the agent named it and target as the provider is asked for it. Raises Turned for one not allowed."""
+    path, _, query = target.partition("?")
+    if f"{method} {path}" not in provider.paths:
+        allowed = ", ".join(provider.paths)
+        _refuse("path_refused", f"'{method} {path[:200]}' is not among what may be asked here: {allowed}.")
+    pairs = [(name, value) for name, value in parse_qsl(query, True) if name.lower() not in _LOGIN_QUERIES]
+    whole = urlsplit(provider.url).path.rstrip("/") + path
+    return path, f"{whole}?{urlencode(pairs)}" if pairs else whole
+
+
+def checked_body(provider: Provider, method: str, body: bytes, encoding: str) -> tuple[str, bytes]:
+    """Model and body of a request, written anew: no two readers understand it differently. Raises Turned."""
+    if method != "POST":
+        return "", b""
+    if encoding.strip().lower() not in ("", "identity"):
+        raise Turned(415, "encoding_refused", f"a body with Content-Encoding '{encoding[:40]}' cannot be checked here.")
+    try:
+        value = json.loads(body, parse_constant=_no_number)
+        written = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        raise Turned(400, "body_refused", "the body is no JSON that can be checked here.") from None
+    if not isinstance(value, dict):
+        raise Turned(400, "body_refused", "the body has to be a JSON object.")
+    for name in _named(value):
+        refused = next((tool for tool in provider.refused_tools if _plain(name).startswith(_plain(tool))), None)
+        if refused:
+            _refuse("tool_refused", f"'{name[:80]}' works outside the sandbox and is not allowed in this Run.")
+    return _model(provider, value), written
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _model(provider: Provider, body: Mapping[str, Any]) -> str:
+    model = body.get("model")
+    if provider.models and (model not in provider.models or "models" in body):
+        wanted = " or ".join(f"'{name}'" for name in provider.models)
+        found = f"'{model[:80]}'" if isinstance(model, str) else "none"
+        _refuse("model_refused", f"this Run's model is {wanted}; the request names {found}.")
+    return model[:200] if isinstance(model, str) else ""
+
+
+def _named(body: Mapping[str, Any]) -> Iterator[str]:
+    """What a request brings that may work elsewhere: its own keys, and of each tool its type, or else its keys."""
+    yield from body
+    waiting, seen = [body.get("tools")], 0
+    while waiting:
+        tools = waiting.pop()
+        for tool in tools if isinstance(tools, list) else ():
+            seen += 1
+            if seen > MAX_NESTED_TOOLS:
+                _refuse("tool_refused", f"more than {MAX_NESTED_TOOLS} tools cannot be checked here.")
+            if isinstance(tool, dict):
+                kind = tool.get("type")
+                if isinstance(kind, str):
+                    yield kind
+                else:
+                    yield from tool
+                waiting.append(tool.get("tools"))
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _refuse(code: str, reason: str) -> NoReturn:
+    raise Turned(403, code, reason)
+
+
+def request_headers(provider: Provider, key: str, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The agent's headers without its logins and the connection's own, with the Host's key."""
+    dropped = _DROPPED_REQUEST | _LOGINS | {provider.key_header.lower()}
+    kept = [(name, value) for name, value in headers if name.lower() not in dropped]
+    kept.append(("Accept-Encoding", "identity"))  # what comes back is read for its usage
+    if key:
+        kept.append((provider.key_header, provider.key_form.replace("{key}", key)))
+    return kept
+
+
+def answer_headers(provider: Provider, status: int, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The provider's headers without the connection's own; a 429 that does not say so says when to come back."""
+    kept = [(name, value) for name, value in headers if name.lower() not in _DROPPED_ANSWER]
+    bare = not any(name.lower() in ("retry-after", "retry-after-ms") for name, _ in kept)
+    if status == 429 and bare and provider.retry_after_seconds is not None:
+        kept.append(("Retry-After", f"{provider.retry_after_seconds:g}"))
+    return kept
