@@ -64,6 +64,10 @@ class MadeFolders:
         pass
 
 
+def _slot(scratch: str) -> str:
+    return scratch.rpartition("/")[0]
+
+
 def _tidied(scratch: str) -> bool:
     """Removes a folder with a few files in it or none: quicker done than a process started that does it."""
     try:
@@ -82,7 +86,8 @@ def _tidied(scratch: str) -> bool:
 class BoundedSlots:
     """Mounts below `root`, each with a bound on its size, used again once a process of their own has emptied them.
 
-    The Episode's folder is a new one inside the mount: its times tell nothing of the Episode before.
+    The Episode's folder is a new one inside the mount: its times tell nothing of the Episode before, and no Episode
+    can guess another one's name.
     """
 
     def __init__(self, root: str, count: int) -> None:
@@ -91,11 +96,13 @@ class BoundedSlots:
         self._sweeping: dict[int, str] = {}
         self._count = count
         for number in range(count):
-            scratch = f"{root}/{number}/own"
-            if os.path.lexists(scratch):
-                self._sweep(scratch)
+            slot = f"{root}/{number}"
+            with os.scandir(slot) as entries:
+                left = [entry.path for entry in entries]
+            if left:
+                self._sweep(left[0])
             else:
-                self._free.append(scratch)
+                self._free.append(slot)
 
     @property
     def busy(self) -> bool:
@@ -106,13 +113,13 @@ class BoundedSlots:
             if self._count == 0:
                 raise OSError("no scratch folder could be emptied")
             return None
-        scratch = self._free.pop()
+        scratch = f"{self._free.pop()}/{secrets.token_hex(8)}"
         os.mkdir(scratch, 0o700)  # noqa: PTH102 (once per Episode: no Path object)
         return scratch
 
     def give_back(self, scratch: str) -> None:
         if _tidied(scratch):
-            self._free.append(scratch)
+            self._free.append(_slot(scratch))
         else:
             self._sweep(scratch)
 
@@ -123,7 +130,7 @@ class BoundedSlots:
                 continue
             del self._sweeping[pid]
             if status == 0:
-                self._free.append(scratch)
+                self._free.append(_slot(scratch))
             else:
                 self._count -= 1  # What cannot be emptied is not used again.
 
