@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from evopolicy.execution import codec, packages, templates
+from evopolicy.execution import codec, folders, packages, templates
 from evopolicy.execution.folders import HeldFolder, remove
 from evopolicy.execution.frames import ACT, HEAD, ChildWire, Wire, pack
 from evopolicy.execution.output import Capture
+from evopolicy.execution.scratch import BoundedSlots
 from evopolicy.execution.tracebacks import Places, program_traceback
 from evopolicy.kernel import spaces, wire
 from evopolicy.kernel.errors import ConfigError, InvalidAction
@@ -189,6 +192,83 @@ def test_a_tree_is_removed_whatever_its_depth_and_modes(tmp_path: Path) -> None:
         os.chdir(here)
     remove(root)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_a_million_names_is_emptied_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_PART", 3)
+    root = tmp_path / "root"
+    for number in range(10):
+        inner = root / f"folder-{number}" / "inner"
+        inner.mkdir(parents=True)
+        (root / f"file-{number}").touch()
+        for name in "abcdefg":
+            (inner / name).touch()
+    remove(root)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- scratch folders ---------------------------------------------------------------------------------------------
+
+
+def slots(tmp_path: Path, count: int) -> BoundedSlots:
+    for number in range(count):
+        (tmp_path / str(number)).mkdir()
+    return BoundedSlots(str(tmp_path), count)
+
+
+def until_free(kept: BoundedSlots) -> str:
+    while (scratch := kept.take()) is None:
+        kept.reap()
+        time.sleep(0.001)
+    return scratch
+
+
+def test_a_bounded_folder_is_used_again_under_another_name_once_it_is_empty(tmp_path: Path) -> None:
+    kept = slots(tmp_path, 1)
+    names = set()
+    for depth in range(4):
+        scratch = Path(until_free(kept))
+        assert list(scratch.iterdir()) == [] and kept.take() is None
+        names.add(scratch.name)
+        for name in "ab"[:depth]:
+            (scratch / name).touch()
+        if depth == 3:
+            (scratch / "c" / "d").mkdir(parents=True)
+            (scratch / "c").chmod(0)
+        kept.give_back(str(scratch))
+        assert kept.busy == (depth == 3)
+    until_free(kept)
+    assert len(names) == 4
+
+
+def test_what_the_template_before_left_is_removed_before_a_folder_is_given_out(tmp_path: Path) -> None:
+    (tmp_path / "0" / "old" / "files").mkdir(parents=True)
+    kept = BoundedSlots(str(tmp_path), 1)
+    assert kept.busy and kept.take() is None
+    assert Path(until_free(kept)).parent == tmp_path / "0"
+    assert len(list((tmp_path / "0").iterdir())) == 1
+
+
+def test_where_no_bounded_folder_can_be_emptied_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = slots(tmp_path, 1)
+    scratch = Path(until_free(kept))
+    (scratch / "inner").mkdir()
+    monkeypatch.setattr("evopolicy.execution.scratch.remove", lambda _path: None)
+    kept.give_back(str(scratch))
+    with pytest.raises(OSError, match="no scratch folder could be emptied"):
+        until_free(kept)
+
+
+def test_the_address_space_is_known_without_a_process_table() -> None:
+    script = (
+        "from evopolicy.execution import process\nprocess.tried_virtual_bytes()\n"
+        "print(process.virtual_bytes() - process.tried_virtual_bytes())\n"
+        "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    difference, free = done.stdout.split()
+    assert abs(int(difference)) <= 1 << 20
+    assert free == str(resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY)
 
 
 # --- packages ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -42,6 +43,8 @@ SLEEPS = """
             open("left", "w").close()
             time.sleep(600)
 """
+# Workers, nurseries, templates, Episodes; each nursery has two processes of bubblewrap's before it.
+_PROCESSES = {"landlock": 2 * 3 + 2 * LANES, "bubblewrap": 2 * 5 + 2 * LANES}
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
@@ -78,21 +81,65 @@ def host(level: Isolation, program: Callable[..., Path], tmp_path: Path) -> subp
         cwd=Path(__file__).parents[2],
         stderr=subprocess.DEVNULL,
     )
-    assert wait_for(lambda: len(list(temporary.glob("*/scratch-*/*/left"))) == 2 * LANES)
+    assert wait_for(lambda: _in_the_middle(started.pid, temporary))
     return started
+
+
+def _in_the_middle(host: int, temporary: Path) -> bool:
+    """Whether every Policy has left its file. A scratch folder of bubblewrap is seen by way of its process alone."""
+    below = descendants(host)
+    if any("bwrap" in _command(pid) for pid in below):
+        folders = {str(Path(f"/proc/{pid}/cwd").readlink()) for pid in below if Path(f"/proc/{pid}/cwd/left").exists()}
+        return len(folders) == LANES + LANES if os.geteuid() == 0 else len(below) >= _PROCESSES["bubblewrap"]
+    return len(list(temporary.glob("*/scratch-*/*/left"))) == 2 * LANES
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_of_a_host_that_is_killed_or_interrupted_goes_on(
-    host: subprocess.Popen[bytes], tmp_path: Path, number: signal.Signals
+    host: subprocess.Popen[bytes], level: Isolation, tmp_path: Path, number: signal.Signals
 ) -> None:
+    mounted = Path("/proc/self/mounts").read_text()
     started = descendants(host.pid)
-    assert len(started) >= 2 * 3 + 2 * LANES
+    assert len(started) >= _PROCESSES.get(level, _PROCESSES["landlock"])
     host.send_signal(number)
     assert host.wait(60) != 0
     assert wait_for(lambda: not running(started)), running(started)
     HeldFolder("next", tmp_path / "tmp").close()
     assert list((tmp_path / "tmp").iterdir()) == []
+    assert Path("/proc/self/mounts").read_text() == mounted
+
+
+def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_again(
+    level: Isolation, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    limits = dataclasses.replace(LIMITS, stall_factor=1000.0)
+    folder = program(SLEEPS.replace("time.sleep(600)", "time.sleep(1.0)\n            return 0"))
+    with LocalExecutor(
+        toys.reference(steps=2), limits, workers=1, isolation=level, allow_unisolated=True, lanes=1
+    ) as engine:
+        killed: list[int] = []
+
+        def kill(worker: int) -> None:
+            assert wait_for(lambda: len(descendants(worker)) >= 3)
+            killed.extend([worker, *descendants(worker)])
+            os.kill(worker, signal.SIGKILL)
+
+        engine.warm()
+        assert wait_for(lambda: _workers())
+        killer = threading.Thread(target=kill, args=(_workers()[0],))
+        killer.start()
+        results = engine.evaluate(folder, toys.episodes(1))
+        killer.join()
+        assert wait_for(lambda: not running(killed)), running(killed)
+        assert results[0].outcome is not None or results[0].fault is not None
+        outcomes = engine.evaluate(folder, toys.episodes(1))
+        assert outcomes[0].outcome is not None and outcomes[0].outcome.length == 2
+    assert list(tmp_path.glob("evopolicy-*")) == []
+
+
+def _workers() -> list[int]:
+    return [pid for pid in descendants(os.getpid()) if "evopolicy.execution.worker" in _command(pid)]
 
 
 def test_close_leaves_neither_processes_nor_folders(
