@@ -106,7 +106,9 @@ def _near(source: Path) -> str:
         names = [path.name for path in source.parent.iterdir() if path.is_dir()]
     except OSError:
         return " Check the path."
-    return did_you_mean(source.name, names[:200]) or " Check the path."
+    near = did_you_mean(source.name, names)
+    # Where none is near, the folders that happen to lie there say nothing.
+    return near if near.startswith(" Did you mean") else " Check the path."
 
 
 def _sweep_runs(folder: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:

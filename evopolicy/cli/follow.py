@@ -16,6 +16,8 @@ from evopolicy.kernel.sweep import sweep_folder
 
 _START_AFTER_SECONDS = 5.0
 """Importing MLflow takes seconds of a core: the first cells start before it."""
+_AT_ONCE_SECONDS = 0.5
+"""A wait that needs no word."""
 
 
 def tracking_mapping(config: TrackingConfig) -> dict[str, str]:
@@ -62,7 +64,10 @@ class Follower:
             return ""
         if self._order.run:
             self._child.close_input()
-        code = self._child.wait(seconds)
+        code = self._child.wait(min(_AT_ONCE_SECONDS, seconds))
+        if code is None:
+            print(f"\nFinishing the tracking database, {self._store()} ...", flush=True)
+            code = self._child.wait(seconds)
         if code is None:
             kill_tree(self._child.pid)
         self._child.close()
@@ -71,6 +76,11 @@ class Follower:
             self._log.unlink(missing_ok=True)
             return ""
         return self._warning(code)
+
+    def _store(self) -> str:
+        from evopolicy.tracking.masking import mask_uri
+
+        return mask_uri(self._order.tracking.get("uri", "")) or str(Path(self._order.output) / "mlflow.db")
 
     def stop(self, seconds: float = 10.0) -> None:
         """The command was interrupted: have it log what there is, and end it."""

@@ -86,7 +86,10 @@ def _composition(error: ConfigCompositionException) -> str:
 
 
 def _omegaconf(error: OmegaConfBaseException, where: str, override: str = "") -> str:
-    key = str(error.full_key or override.lstrip("+~").partition("=")[0])
+    given = override.lstrip("+~").partition("=")[0]
+    key = str(error.full_key or given)
+    if given.partition(".")[0] in _CHOOSERS and "." in given:
+        return where + _only_a_name(given.partition(".")[0])
     if isinstance(error, MissingMandatoryValue):
         return where + _not_chosen(key)
     if isinstance(error, InterpolationKeyError | InterpolationResolutionError):
@@ -115,8 +118,18 @@ def _wrong_type(key: str, text: str, override: str) -> str:
     return f"{key}: {text}"
 
 
+_CHOOSERS = {
+    "protocol": "sets budget, pool and selection together",
+    "experiment": "holds a whole sweep",
+    "suite": "is a list of Benchmarks",
+}
+"""Config groups of which a name is chosen and nothing else: what a name of theirs does."""
+
+
 def _unknown_key(key: str) -> str:
     parent, _, name = key.rpartition(".")
+    if (group := key.partition(".")[0]) in _CHOOSERS:
+        return _only_a_name(group)
     known = [k.rpartition(".")[2] for k in schema.known_keys() if k.rpartition(".")[0] == parent]
     if not parent:
         known += group_options("")
@@ -127,6 +140,11 @@ def _unknown_key(key: str) -> str:
             else f"{key}: there is no such key"
         )
     return f"{key}: there is no such key.{_near_key(parent, name, known)}"
+
+
+def _only_a_name(group: str) -> str:
+    known = ", ".join(group_options(group))
+    return f"{group}: takes a name, which {_CHOOSERS[group]}, and has no keys of its own: {group}=NAME. Known: {known}."
 
 
 def _near_key(parent: str, name: str, known: Iterable[str]) -> str:

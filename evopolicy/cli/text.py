@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+_DAY, _YEAR = 86_400, 31_557_600
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -22,7 +23,7 @@ def number(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`8s`, `3m20s`, `2h05m`; '-' for None."""
+    """`8s`, `3m20s`, `2h05m`, `12 days`, `1,584 years`; '-' for None."""
     if seconds is None:
         return "-"
     whole = max(round(seconds), 0)
@@ -30,7 +31,9 @@ def duration(seconds: float | None) -> str:
         return f"{whole}s"
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    if whole < 2 * _DAY:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{round(whole / _DAY)} days" if whole < 2 * _YEAR else f"{round(whole / _YEAR):,} years"
 
 
 def plural(count: int, word: str) -> str:

@@ -96,7 +96,6 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank) -> Report:
     a folder that is none of these, TrackingError where the store cannot be opened or a tracker is still at work on
     the sweep. What could not be logged after that is in the report.
     """
-    connect(tracking, output)
     if (source / SWEEP).is_file():
         sweeps, runs = [source], []
     elif (source / RECORD).is_file():
@@ -106,6 +105,7 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank) -> Report:
         runs = sorted(path.parent for path in source.glob(f"runs/*/*/*/{RECORD}"))
     if not sweeps and not runs:
         raise RecordError(f"source: {source} is no folder of a Run, a sweep or an output; name one of these")
+    connect(tracking, output)
     logged, missing, in_sweeps = 0, list[str](), set[Path]()
     for folder in sweeps:
         sweep = read_sweep(folder)

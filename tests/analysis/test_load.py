@@ -171,6 +171,14 @@ def test_a_missing_source_is_named_with_the_near_one(tmp_path: Path) -> None:
         find_runs(tmp_path / "output")
 
 
+def test_a_missing_source_with_none_near_lists_no_unrelated_folders(tmp_path: Path) -> None:
+    for name in ("music", "letters"):
+        (tmp_path / name).mkdir()
+
+    with pytest.raises(RecordError, match=r"output is no folder\. Check the path\.$"):
+        find_runs(tmp_path / "output")
+
+
 def test_a_folder_without_runs_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="holds no Run; name a Run's folder"):
         find_runs(tmp_path)

@@ -435,8 +435,11 @@ def test_an_output_folder_is_tracked_whole(
     assert len(cells(store, dump)) == 5
 
 
-def test_a_folder_that_is_none_of_these_is_refused(output: Path, rank: Any) -> None:
+def test_a_folder_that_is_none_of_these_is_refused_before_a_store_is_opened(
+    output: Path, rank: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (output / "x").mkdir()
+    monkeypatch.setattr("evopolicy.tracking.follow.connect", lambda *_: pytest.fail("a store was opened for nothing"))
     with pytest.raises(RecordError, match=r"source: .* is no folder of a Run, a sweep or an output"):
         track(output / "x", output, Tracking(), rank)
 
