@@ -40,6 +40,7 @@ CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 600.0
 """Between two pieces of the provider's answer."""
 BUSY_SECONDS = 2.0
+LAST_SECONDS = 1.0
 _CHUNK = 1 << 16
 
 
@@ -164,7 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._pass_on(proxy, entry)
         except Turned as turned:
-            entry |= {"status": turned.status, "error" if turned.status in (502, 504) else "refused": turned.code}
+            kind = "error" if turned.status in (502, 504) else "refused"
+            entry |= {"status": turned.status, kind: turned.code}
             self._refuse(turned)
         except OSError as error:  # the agent hung up
             entry.setdefault("error", f"the agent left: {type(error).__name__}")
@@ -182,6 +184,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
+            self.connection.shutdown(socket.SHUT_WR)
+            # What the agent still sends is read away: closing over it would take the answer from it.
+            self.connection.settimeout(LAST_SECONDS)
+            for _ in range(4 * MAX_BODY_BYTES // _CHUNK):
+                if not self.connection.recv(_CHUNK):
+                    break
 
     # --- a tunnel --------------------------------------------------------------------------------------------------
 
@@ -205,8 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
     # --- the reverse proxy -----------------------------------------------------------------------------------------
 
     def _pass_on(self, proxy: Proxy, entry: dict[str, Any]) -> None:
-        path, target = pinned(proxy.provider, self.command, self.path)
         body = self._body()
+        path, target = pinned(proxy.provider, self.command, self.path)
         model, body = checked_body(proxy.provider, self.command, body, self.headers.get("Content-Encoding", ""))
         entry |= {"path": path, "model": model, "bytes_up": len(body)}
         if not proxy.in_flight.acquire(blocking=False):

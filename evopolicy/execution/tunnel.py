@@ -7,6 +7,8 @@ import socket
 import threading
 from typing import Protocol
 
+LAST_SECONDS = 5.0
+"""For what is still on its way to a far end that has said all it had to say."""
 _CHUNK = 1 << 16
 
 
@@ -25,7 +27,7 @@ class _Socket:
 def carry(near: socket.socket, read_near: _Reader, far: socket.socket, seconds: float) -> tuple[int, int]:
     """Bytes carried from `near` (read through its buffer `read_near`) to `far`, and back.
 
-    Ends when both ways have ended, one breaks, or nothing comes for `seconds`.
+    Ends when both ways have ended, soon after `far` has ended its own, or when nothing comes for `seconds`.
     """
     for end in (near, far):
         end.settimeout(seconds)
@@ -34,7 +36,10 @@ def carry(near: socket.socket, read_near: _Reader, far: socket.socket, seconds: 
     upward.start()
     down = [0]
     _one_way(_Socket(far), near, far, down)
-    upward.join(seconds)
+    upward.join(LAST_SECONDS)
+    with contextlib.suppress(OSError):
+        near.shutdown(socket.SHUT_RDWR)
+    upward.join(LAST_SECONDS)
     return up[0], down[0]
 
 

@@ -1,0 +1,492 @@
+"""The Host's proxy: what it lets through, what it adds and takes, what it makes of a provider that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evopolicy.execution import proxy as proxies
+from evopolicy.execution.proxy import Proxy
+from evopolicy.execution.proxy_usage import LOG, UsageReader, tokens
+from evopolicy.kernel.ports import AgentLimits, Provider
+from tests.execution import upstream as up
+
+KEY = "sk-the-real-key-0123456789"
+NO_LIMITS = AgentLimits(None, None, 0)
+Serve = Callable[..., tuple[Proxy, Any]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts a provider that answers as told, and a proxy before it."""
+    ends: list[Callable[[], None]] = []
+
+    def start(answer: Any, *, limits: AgentLimits = NO_LIMITS, **changes: Any) -> tuple[Proxy, Any]:
+        upstream = up.Upstream(answer)
+        ends.append(upstream.close)
+        options = {name: changes.pop(name) for name in ("tunnel", "answer_seconds") if name in changes}
+        provider = Provider(f"{upstream.url}/v1", ("POST /chat", "GET /models"), key_variable="KEY")
+        logs = tmp_path / "attempt-1"
+        logs.mkdir(exist_ok=True)
+        path = tmp_path / f"{len(ends)}.sock"
+        proxy = Proxy(replace(provider, **changes), KEY, path, logs, limits=limits, **options)
+        ends.append(proxy.close)
+        return proxy, upstream
+
+    yield start
+    for end in reversed(ends):
+        end()
+
+
+def ask(
+    tmp_path: Path, body: Any = None, *, method: str = "POST", target: str = "/chat", headers: Any = None, n: int = 1
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one request to the proxy whose fixture was the `n`th."""
+    client = up.Client(tmp_path / f"{n}.sock")
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    client.request(method, target, data, dict(headers or {}))
+    response = client.getresponse()
+    answer = response.read()
+    client.close()
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, answer
+
+
+def logged(tmp_path: Path, count: int) -> list[dict[str, Any]]:
+    """The log's lines, once there are `count`: each is written after its answer."""
+    path = tmp_path / "attempt-1" / LOG
+    for _ in range(500):
+        lines = path.read_text().splitlines() if path.exists() else []
+        if len(lines) >= count:
+            return [json.loads(line) for line in lines]
+        threading.Event().wait(0.02)
+    raise AssertionError(f"{count} lines are needed")
+
+
+# --- what reaches the provider ---------------------------------------------------------------------------------------
+
+
+def test_the_host_adds_its_key_and_takes_away_every_login_of_the_agents(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({"ok": 1}))
+    logins = {"Authorization": "Bearer mine", "X-Api-Key": "mine", "Cookie": "a=b", "OpenAI-Organization": "other"}
+    status, _, body = ask(
+        tmp_path, {"x": 1}, target="/chat?beta=true&key=mine", headers={**logins, "Anthropic-Beta": "b", "Host": "h"}
+    )
+    assert (status, json.loads(body)) == (200, {"ok": 1})
+    (asked,) = upstream.asked
+    assert (asked.method, asked.target, asked.json) == ("POST", "/v1/chat?beta=true", {"x": 1})
+    assert (asked.headers["authorization"], asked.headers["anthropic-beta"]) == (f"Bearer {KEY}", "b")
+    assert asked.headers["host"] == f"localhost:{upstream.port}"
+    assert "mine" not in str(asked) and not {"cookie", "x-api-key", "openai-organization"} & set(asked.headers)
+
+
+def test_a_key_goes_where_the_provider_wants_it(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({}), key_header="x-api-key", key_form="{key}")
+    ask(tmp_path, {}, headers={"X-API-KEY": "dummy", "Authorization": "Bearer dummy"})
+    assert upstream.asked[0].headers["x-api-key"] == KEY
+    assert "authorization" not in upstream.asked[0].headers
+
+
+def test_only_the_named_paths_and_methods_are_passed_on(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({"models": []}))
+    assert ask(tmp_path, method="GET", target="/models")[0] == 200
+    refused = [
+        ("GET", "/chat"), ("DELETE", "/models"), ("PUT", "/chat"), ("POST", "/chat/"),
+        ("POST", "/files"), ("POST", "/../admin"), ("POST", "/chat/../files"), ("POST", "/%63hat"), ("PROPFIND", "/"),
+        ("POST", f"http://localhost:{upstream.port}/v1/chat"), ("CONNECT", f"localhost:{upstream.port}"),
+    ]  # fmt: skip
+    for method, target in refused:
+        status, _, body = ask(tmp_path, {}, method=method, target=target)
+        assert (status, json.loads(body)["error"]["code"]) == (403, "path_refused"), (method, target)
+        assert "POST /chat" in json.loads(body)["error"]["message"]
+    assert len(upstream.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "dear"}, {}, {"model": None}, {"model": ["m"]}, {"model": "m", "models": ["dear"]},
+        b'{"model": "m", "model": "dear"}', {"model": "M"}, {"model": "m "},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_request_for_another_model_is_refused(serve: Serve, tmp_path: Path, body: Any) -> None:
+    _, upstream = serve(up.says({}), models=("m",))
+    status, _, said = ask(tmp_path, body)
+    assert (status, json.loads(said)["error"]["code"]) == (403, "model_refused")
+    assert "this Run's model is 'm'" in json.loads(said)["error"]["message"]
+    assert upstream.asked == []
+
+
+def test_the_provider_reads_the_same_model_as_the_host(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({}), models=("m",))
+    assert ask(tmp_path, b'{"model": "dear", "model": "m", "x": "\xc3\xa9"}')[0] == 200
+    assert upstream.asked[0].body == b'{"model":"m","x":"\\u00e9"}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]},
+        {"tools": [{"type": "web_search_preview_2025_03_11"}]},
+        {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]},
+        {"tools": [{"type": "code_execution_20250522"}]},
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+        {"tools": [{"type": "mcp", "server_url": "https://x"}]},
+        {"tools": [{"type": "namespace", "tools": [{"type": "Web-Search"}]}]},
+        {"tools": [{"googleSearch": {}}]},
+        {"tools": [{"google_search": {}}]},
+        {"tools": [{"codeExecution": {}}, {"functionDeclarations": []}]},
+        {"mcp_servers": [{"url": "https://x"}]},
+        {"web_search_options": {}},
+        {"plugins": [{"id": "web"}]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_tools_that_work_elsewhere_are_refused(serve: Serve, tmp_path: Path, body: Any) -> None:
+    _, upstream = serve(up.says({}))
+    status, _, said = ask(tmp_path, body)
+    assert (status, json.loads(said)["error"]["code"]) == (403, "tool_refused")
+    assert "outside the sandbox" in json.loads(said)["error"]["message"]
+    assert upstream.asked == []
+    assert logged(tmp_path, 1)[0]["refused"] == "tool_refused"
+
+
+def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tmp_path: Path) -> None:
+    serve(up.says({}))
+    tools = [
+        {"type": "function", "function": {"name": "web_search"}}, {"name": "web_fetch", "input_schema": {}},
+        {"type": "bash_20250124", "name": "bash"}, {"type": "custom", "name": "mcp"}, {"type": "local_shell"},
+    ]  # fmt: skip
+    assert ask(tmp_path, {"tools": tools, "tool_choice": "auto"})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"no json", {}, 400),
+        (b"[1]", {}, 400),
+        (b'{"x": NaN}', {}, 400),
+        (b"[" * 100_000, {}, 400),
+        (b'{"x": ' + b"9" * 5000 + b"}", {}, 400),
+        (b"{}", {"Content-Encoding": "gzip"}, 415),
+        (b"{}", {"Content-Length": str(proxies.MAX_BODY_BYTES + 1)}, 413),
+    ],
+    ids=["text", "list", "nan", "deep", "long", "gzip", "large"],
+)
+def test_a_body_that_cannot_be_checked_is_refused(
+    serve: Serve, tmp_path: Path, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    _, upstream = serve(up.says({}))
+    assert ask(tmp_path, body, headers=headers)[0] == status
+    assert upstream.asked == []
+
+
+def test_a_body_in_chunks_is_taken_and_checked(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({}), models=("m",))
+    client = up.Client(tmp_path / "1.sock")
+    client.request("POST", "/chat", iter([b'{"model":', b' "m"}']), encode_chunked=True)
+    assert client.getresponse().status == 200
+    assert upstream.asked[0].json == {"model": "m"}
+
+
+# --- what comes back -------------------------------------------------------------------------------------------------
+
+
+def test_events_are_handed_on_one_by_one_as_they_come(serve: Serve, tmp_path: Path) -> None:
+    seen = threading.Event()
+
+    def answer(link: socket.socket, _: Any) -> None:
+        link.sendall(up.EVENTS + up.chunk("data: one\n\n"))
+        assert seen.wait(30), "the first event was held back"
+        usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}}
+        link.sendall(up.chunk(f"data: {json.dumps(usage)}\n\ndata: [DONE]\n\n") + b"0\r\n\r\n")
+
+    serve(answer)
+    client = up.Client(tmp_path / "1.sock")
+    client.request("POST", "/chat", b'{"stream": true, "model": "m"}')
+    response = client.getresponse()
+    assert response.getheader("Content-Type") == "text/event-stream"
+    assert response.read1(1000) == b"data: one\n\n"
+    seen.set()
+    assert response.read().endswith(b"data: [DONE]\n\n")
+    (line,) = logged(tmp_path, 1)
+    assert (line["method"], line["path"], line["model"], line["status"]) == ("POST", "/chat", "m", 200)
+    assert (line["input_tokens"], line["cached_tokens"], line["output_tokens"]) == (5, 4, 2)
+    assert line["bytes"] > 20 and line["seconds"] >= 0 and "error" not in line
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 2}},
+         (7, 0, 0, 3, 2)),
+        ({"input_tokens": 9, "input_tokens_details": {"cached_tokens": 5}, "output_tokens": 4}, (4, 5, 0, 4, 0)),
+        (
+            {"input_tokens": 1, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 6, "output_tokens": 4},
+            (1, 5, 6, 4, 0),
+        ),
+        (
+            {"promptTokenCount": 9, "cachedContentTokenCount": 2, "candidatesTokenCount": 3, "thoughtsTokenCount": 1},
+            (7, 2, 0, 4, 1),
+        ),
+        ({"input_tokens": -1, "output_tokens": "many"}, (0, 0, 0, 0, 0)),
+    ],
+)  # fmt: skip
+def test_every_providers_usage_is_read_in_the_same_words(usage: dict[str, Any], expected: tuple[int, ...]) -> None:
+    assert tuple(tokens(usage).values()) == expected
+
+
+def test_a_streams_usage_is_put_together_from_its_events_however_they_are_cut() -> None:
+    events = [
+        {"message": {"usage": {"input_tokens": 11, "cache_read_input_tokens": 3, "output_tokens": 1}}},
+        {"type": "content_block_delta", "delta": {"text": 'he said "usage"'}},
+        {"type": "message_delta", "usage": {"output_tokens": 20}},
+    ]  # fmt: skip
+    text = "".join(f"event: x\r\ndata: {json.dumps(event)}\r\n\r\n" for event in events).encode()
+    for size in (1, 7, len(text)):
+        reader = UsageReader("text/event-stream; charset=utf-8")
+        for start in range(0, len(text), size):
+            reader.feed(text[start : start + size])
+        assert (reader.usage()["input_tokens"], reader.usage()["cached_tokens"]) == (11, 3)
+        assert reader.usage()["output_tokens"] == 20
+    completed = UsageReader("text/event-stream")
+    completed.feed(
+        b'data: {"type": "response.completed", "response": {"usage": {"input_tokens": 2, "output_tokens": 3}}}\n'
+    )
+    assert completed.usage()["output_tokens"] == 3
+    assert UsageReader("text/plain").usage() == {}
+
+
+def test_a_bare_429_says_when_to_come_back_and_one_that_does_is_left_alone(serve: Serve, tmp_path: Path) -> None:
+    serve(up.says({"error": {}}, "429 Too Many Requests"), retry_after_seconds=7)
+    serve(up.says({"error": {}}, "429 Too Many Requests", "Retry-After: 2"), retry_after_seconds=7)
+    serve(up.says({"error": {}}, "429 Too Many Requests"))
+    assert [ask(tmp_path, {}, n=n)[1].get("retry-after") for n in (1, 3, 5)] == ["7", "2", None]
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_over_the_cap_are_refused_with_a_sentence(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({}), limits=replace(NO_LIMITS, requests=2))
+    assert [ask(tmp_path, {})[0] for _ in range(2)] == [200, 200]
+    status, _, body = ask(tmp_path, {})
+    assert status == 403 and "2 requests to its provider are used up" in json.loads(body)["error"]["message"]
+    assert len(upstream.asked) == 2
+
+
+def test_tokens_over_the_cap_are_refused_and_earlier_attempts_count(serve: Serve, tmp_path: Path) -> None:
+    earlier = tmp_path / "attempt-0"
+    earlier.mkdir()
+    lines = [{"input_tokens": 60, "output_tokens": 20, "reasoning_tokens": 20}, {"refused": "limit"}]
+    (earlier / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half a li')
+    usage = {"usage": {"input_tokens": 10, "output_tokens": 15}}
+    proxy, _ = serve(up.says(usage), limits=replace(NO_LIMITS, tokens=100, requests=5))
+    assert (proxy.log.requests, proxy.log.tokens) == (1, 80)
+    assert ask(tmp_path, {})[0] == 200
+    logged(tmp_path, 1)
+    status, _, body = ask(tmp_path, {})
+    assert status == 403 and "100 tokens are used up" in json.loads(body)["error"]["message"]
+
+
+def test_too_many_requests_at_once_are_told_to_come_back(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxies, "IN_FLIGHT", 1)
+    go, here = threading.Event(), threading.Event()
+
+    def answer(link: socket.socket, asked: Any) -> None:
+        here.set()
+        go.wait(30)
+        up.says({})(link, asked)
+
+    serve(answer)
+    first = threading.Thread(target=ask, args=(tmp_path, {}))
+    first.start()
+    assert here.wait(30)
+    status, headers, _ = ask(tmp_path, {})
+    assert (status, headers["retry-after"]) == (429, "2")
+    go.set()
+    first.join()
+    logged(tmp_path, 2)
+    assert ask(tmp_path, {})[0] == 200
+
+
+# --- a provider that fails -------------------------------------------------------------------------------------------
+
+
+def cut_before(link: socket.socket, _: Any) -> None:
+    up.reset(link)
+
+
+def nonsense(link: socket.socket, _: Any) -> None:
+    link.sendall(b"\x00\x01 this is no HTTP\r\n\r\n")
+
+
+def silent(link: socket.socket, _: Any) -> None:
+    link.recv(1)
+
+
+@pytest.mark.parametrize(("fault", "status"), [(cut_before, 502), (nonsense, 502), (silent, 504)])
+def test_a_provider_that_does_not_answer_is_a_clean_error(
+    serve: Serve, tmp_path: Path, fault: Any, status: int
+) -> None:
+    serve(fault, answer_seconds=0.3)
+    found, headers, body = ask(tmp_path, {})
+    assert (found, headers["content-type"]) == (status, "application/json")
+    assert json.loads(body)["error"]["message"].startswith("EvoPolicy: the provider")
+    assert logged(tmp_path, 1)[0]["error"].startswith("provider_")
+
+
+def test_a_provider_that_is_not_there_is_a_clean_error(serve: Serve, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve(up.says({}), url=f"http://127.0.0.1:{port}")
+    assert ask(tmp_path, {})[0] == 502
+
+
+def short(link: socket.socket, _: Any) -> None:
+    link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
+
+
+def no_last_chunk(link: socket.socket, _: Any) -> None:
+    link.sendall(up.EVENTS + up.chunk("data: one\n\n"))
+
+
+def reset_between(link: socket.socket, _: Any) -> None:
+    link.sendall(up.EVENTS + up.chunk("data: one\n\n"))
+    threading.Event().wait(0.2)
+    up.reset(link)
+
+
+def stalled(link: socket.socket, _: Any) -> None:
+    link.sendall(up.EVENTS + up.chunk("data: one\n\n"))
+    link.recv(1)
+
+
+@pytest.mark.parametrize("fault", [short, no_last_chunk, reset_between, stalled])
+def test_an_answer_that_breaks_off_is_broken_off_for_the_agent_too(serve: Serve, tmp_path: Path, fault: Any) -> None:
+    serve(fault, answer_seconds=0.5)
+    with pytest.raises(http.client.IncompleteRead) as broken:
+        ask(tmp_path, {})
+    assert broken.value.partial in (b"only this", b"data: one\n\n", b"")
+    line = logged(tmp_path, 1)[0]
+    assert line["status"] == 200 and line["bytes"] > 0 and "answer" in line["error"]
+
+
+def test_a_request_the_agent_gives_up_harms_no_other(serve: Serve, tmp_path: Path) -> None:
+    serve(lambda link, asked: up.says({})(link, asked) if asked.json else no_last_chunk(link, asked))
+    for sent in (
+        b"",
+        b"POST",
+        b"POST /chat HTTP/1.1\r\nContent-Length: 10\r\n\r\n{",
+        b"\x16\x03\x01" * 50,
+        b"\r\n" * 500,
+    ):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(tmp_path / "1.sock"))
+            link.sendall(sent)
+    assert ask(tmp_path, {"x": 1})[0] == 200
+
+
+def test_closing_ends_a_request_that_hangs(serve: Serve, tmp_path: Path) -> None:
+    here = threading.Event()
+
+    def answer(link: socket.socket, _: Any) -> None:
+        here.set()
+        link.recv(1)
+
+    proxy, _ = serve(answer)
+
+    def wait() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            ask(tmp_path, {})
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert here.wait(30)
+    proxy.close()
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+def test_the_log_holds_no_key_no_header_and_no_text(serve: Serve, tmp_path: Path) -> None:
+    serve(up.says({"text": "the answer", "usage": {"input_tokens": 1, "output_tokens": 1}}))
+    ask(tmp_path, {"prompt": "the question"}, target="/chat?key=abc", headers={"X-Mine": "a-header"})
+    ask(tmp_path, {}, method="POST", target=f"/files?key={KEY}")
+    logged(tmp_path, 2)
+    text = (tmp_path / "attempt-1" / LOG).read_text()
+    for secret in (KEY, "the question", "the answer", "a-header", "abc", "Bearer"):
+        assert secret not in text
+
+
+def test_a_long_path_holds_a_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    proxy = Proxy(Provider("http://127.0.0.1:1", ()), "", folder / "proxy.sock", tmp_path, limits=NO_LIMITS)
+    assert (folder / "proxy.sock").is_socket()
+    proxy.close()
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with")
+def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = f"req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate} -subj /CN=localhost"
+    subprocess.run(
+        ["openssl", *words.split(), "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with up.provider(up.says({"ok": 1}), context) as upstream:
+        for n, (trusted, expected) in enumerate(((False, 502), (True, 200)), 1):
+            if trusted:
+                monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            provider = Provider(upstream.url, ("POST /chat",))
+            proxy = Proxy(provider, "", tmp_path / f"{n}.sock", tmp_path, limits=NO_LIMITS)
+            assert ask(tmp_path, {}, n=n)[0] == expected
+            proxy.close()
+
+
+# --- a tunnel --------------------------------------------------------------------------------------------------------
+
+
+def test_a_tunnel_leads_to_the_named_hosts_only(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({"ok": 1}), tunnel=True)
+    other = up.Upstream(up.says({}))
+    client = up.Client(tmp_path / "1.sock")
+    client.connect()
+    client.sock.sendall(f"CONNECT LOCALHOST:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert client.sock.recv(1000).startswith(b"HTTP/1.1 200")
+    client.sock.sendall(b"GET /anything HTTP/1.1\r\n\r\n")
+    said = b""
+    while data := client.sock.recv(1000):
+        said += data
+    client.close()
+    assert said.endswith(b'{"ok": 1}') and upstream.asked[0].target == "/anything"
+    assert "authorization" not in upstream.asked[0].headers
+    for method, target in (
+        ("CONNECT", f"localhost:{other.port}"), ("CONNECT", f"127.0.0.1:{upstream.port}"), ("CONNECT", "localhost"),
+        ("GET", f"{upstream.url}/x"), ("POST", "/chat"),
+    ):  # fmt: skip
+        status, _, body = ask(tmp_path, {}, method=method, target=target)
+        assert (status, json.loads(body)["error"]["code"]) == (403, "host_refused"), (method, target)
+    other.close()
+    lines = logged(tmp_path, 6)
+    done = next(line for line in lines if line.get("status") == 200)
+    assert done["bytes"] == len(said) and done["bytes_up"] == 26
+    assert sum("refused" in line for line in lines) == 5 and other.asked == []
