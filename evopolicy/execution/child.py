@@ -77,7 +77,7 @@ def live(stage: Stage, birth: Birth) -> NoReturn:
             os.write(2, f"the sandbox cannot be laid: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(EXIT_SETUP)
-    _answer(channel, Player(stage, birth.scratch))
+    _answer(channel, Player(stage, birth.scratch), stage)
 
 
 def _settle(stage: Stage, birth: Birth) -> None:
@@ -91,7 +91,6 @@ def _settle(stage: Stage, birth: Birth) -> None:
     # After the rules were laid: their descriptor may have this number.
     os.dup2(birth.wire_fd, WIRE_FD)
     os.closerange(WIRE_FD + 1, sandbox.OPEN_FILES)
-    sys.path.insert(0, stage.program)
     for name in stage.shadowed:
         sys.modules.pop(name, None)
 
@@ -105,13 +104,14 @@ class Player:
         self._seed = 0
         self._module: Any = None
         self._policy: BoundPolicy | None = None
-        self._act: Callable[[Any], Any] = self._not_made
+        self.act: Callable[[Any], Any] = self._not_made
+        """Given by the Program once its Policy is made."""
 
     def _not_made(self, _observation: Any) -> Any:
         raise RuntimeError("act before make_policy")
 
-    def _prepare(self, kind: int, body: memoryview) -> None:
-        """Import the Program, make its Policy, reset it: one step per question."""
+    def prepare(self, kind: int, body: memoryview) -> None:
+        """Import the Program, make its Policy, reset it: one step per question. Raises whatever the Program raises."""
         if kind == IMPORT:
             self._seed = int(wire.decode(body))
             random.seed(self._seed)
@@ -123,7 +123,7 @@ class Player:
                 task.observation_space, task.action_space, task.parameters, self._seed, task.max_steps
             )
             self._policy = bind(self._module, context)
-            self._act = self._policy.act
+            self.act = self._policy.act
         elif self._policy is not None:
             self._policy.reset()
 
@@ -143,18 +143,6 @@ class Player:
             report |= {"kind": "memory", "limit": config.memory_bytes}
         return wire.encode(report)
 
-    def reply(self, kind: int, body: memoryview) -> tuple[int, bytes]:
-        """The answer to one question. Raises whatever the Program raises."""
-        if kind != ACT:
-            self._prepare(kind, body)
-            return DONE, b""
-        action = self._act(self._stage.decode(body))
-        try:
-            return ACTION, codec.encode_action(action, self._stage.task.largest_action)
-        except InvalidAction as error:
-            report = {"kind": "invalid_action", "message": str(error), "traceback": "", "limit": None}
-            return FAILED, wire.encode(report)
-
 
 def _installed() -> dict[str, str]:
     """The folders of packages and of Python, so that messages of imports name no folder of this machine."""
@@ -162,15 +150,25 @@ def _installed() -> dict[str, str]:
     return dict.fromkeys(sorted(folders, key=len, reverse=True), "python")
 
 
-def _answer(channel: ChildWire, player: Player) -> NoReturn:
+def _answer(channel: ChildWire, player: Player, stage: Stage) -> NoReturn:
     flushes: tuple[Callable[[], None], ...] = (sys.stdout.flush, sys.stderr.flush)
+    decode, encode, largest = stage.decode, codec.encode_action, stage.task.largest_action
     while True:
         try:
             number, kind, body = channel.receive()
         except OSError:
             os._exit(EXIT_WIRE)
         try:
-            answer, reply = player.reply(kind, body)
+            if kind == ACT:
+                action = player.act(decode(body))
+                try:
+                    answer, reply = ACTION, encode(action, largest)
+                except InvalidAction as error:
+                    report = {"kind": "invalid_action", "message": str(error), "traceback": "", "limit": None}
+                    answer, reply = FAILED, wire.encode(report)
+            else:
+                player.prepare(kind, body)
+                answer, reply = DONE, b""
         except BaseException as error:
             answer, reply = FAILED, _described(player, error)
         try:

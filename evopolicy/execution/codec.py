@@ -121,12 +121,15 @@ def encode_action(action: Any, largest: int) -> bytes:
     What is no array or number is copied first, counted as it is read: nothing an object says of itself is believed.
     """
     kind = type(action)
+    if kind is np.ndarray and action.nbytes <= largest:
+        try:
+            return bytes(wire.array_prefix(action.dtype, action.shape) + action.tobytes())
+        except TypeError:
+            pass  # No array of numbers: it is read member by member.
     if kind is float or kind is bool:
         plain = action
     elif kind is int:
         plain = _whole(action)
-    elif kind is np.ndarray and action.dtype.kind in "biuf":
-        plain = action
     else:
         plain = _spelled(action, 0, [largest])
     if type(plain) is np.ndarray and plain.nbytes > largest:
@@ -227,28 +230,32 @@ def _discrete_reader(space: Discrete, general: Callable[[bytes], Any]) -> Callab
 
 def _box_reader(space: Box, general: Callable[[bytes], Any]) -> Callable[[bytes], tuple[Any, bool]]:
     """The usual Action, an array of the space's dtype or float64 inside finite bounds, is checked in three calls."""
-    shape, low, high = space.shape, space.low, space.high
+    wanted, shape, low, high = space.dtype, space.shape, space.low, space.high
     usual = bool(np.isfinite(low).all() and np.isfinite(high).all())
-    kinds = {space.dtype, np.dtype(np.float64)} if usual else set()
+    kinds = {wanted, np.dtype(np.float64)} if usual else set()
     known = {wire.array_prefix(dtype, shape): dtype for dtype in kinds}
     start = len(next(iter(known), b""))
-    uniform = all(len(prefix) == start for prefix in known)
-
+    if any(len(prefix) != start for prefix in known):
+        return general
+    size, flat = low.size, len(shape) == 1
+    lengths = {dtype: start + dtype.itemsize * size for dtype in kinds}
     lows, highs = low.ravel().tolist(), high.ravel().tolist()
-    few = low.size <= _FEW
+    few = size <= _FEW
 
     def inside(array: Any) -> bool:
         if few:  # On a few numbers Python is faster than two comparisons of arrays. NaN is inside of nothing.
-            numbers = array.ravel().tolist()
+            numbers = array.tolist()
             return all(map(le, lows, numbers)) and all(map(le, numbers, highs))
+        array = array.reshape(shape)
         return bool((low <= array).all() and (array <= high).all())
 
     def read(body: bytes) -> tuple[Any, bool]:
-        dtype = known.get(body[:start]) if uniform else None
-        if dtype is not None and len(body) == start + dtype.itemsize * low.size:
-            array = np.frombuffer(body, dtype, offset=start).reshape(shape)
+        dtype = known.get(body[:start])
+        if dtype is not None and len(body) == lengths[dtype]:
+            array = np.frombuffer(body, dtype, size, start)
             if inside(array):
-                return array.astype(space.dtype), False
+                member = array.astype(wanted)
+                return (member if flat else member.reshape(shape)), False
         return general(body)  # type: ignore[no-any-return]
 
     return read

@@ -9,11 +9,11 @@ import os
 import struct
 from collections import deque
 from socket import socket
-from typing import NamedTuple
 
 from evopolicy.kernel.wire import WireError
 
 HEAD = struct.Struct("<IIB")
+_HEAD, _unpack = HEAD.size, HEAD.unpack_from
 
 # What the worker asks ...
 IMPORT, MAKE, RESET, ACT = 1, 2, 3, 4
@@ -24,13 +24,13 @@ EXIT_WIRE = 98
 """Exit code of a process whose wire is closed or broken."""
 
 _CHUNK = 1 << 18
+# Every page a fresh process touches costs more than what it is touched for: its buffer grows when it has to.
+_FIRST = 1 << 12
 _JOIN = 1 << 13
 
 
-class Frame(NamedTuple):
-    number: int
-    kind: int
-    body: bytes
+Frame = tuple[int, int, bytes]
+"""(number, kind, body)."""
 
 
 def pack(number: int, kind: int, body: bytes = b"") -> bytes:
@@ -60,20 +60,24 @@ class Wire:
         """Whether bytes wait for the process to read: call `flush` when the socket can be written."""
         return bool(self._unsent)
 
-    def send(self, number: int, kind: int, body: bytes = b"", tail: memoryview | None = None) -> None:
-        """Send or hold one frame of `body` and then `tail`. A process that is gone is noticed by `receive`."""
-        size = len(body) + (tail.nbytes if tail is not None else 0)
+    def send(self, number: int, kind: int, body: bytes = b"", tail: memoryview | None = None) -> bool:
+        """Send one frame of `body` and then `tail`, or hold what does not fit: False, call `flush` when it can be sent.
+
+        A process that is gone is noticed by `receive`.
+        """
+        size = len(body) if tail is None else len(body) + tail.nbytes
         head = HEAD.pack(size, number, kind) + body
         try:
             sent = self.sock.send(head) if tail is None else self.sock.sendmsg((head, tail))
         except BlockingIOError:
             sent = 0
         except OSError:
-            return
-        if sent < HEAD.size + size:
-            # Copied: the Environment may write its next observation into the same array.
-            rest = memoryview(head + bytes(tail) if tail is not None else head)[sent:]
-            self._unsent.append(rest)
+            return True
+        if sent == _HEAD + size:
+            return True
+        # Copied: the Environment may write its next observation into the same array.
+        self._unsent.append(memoryview(head + bytes(tail) if tail is not None else head)[sent:])
+        return False
 
     def flush(self) -> None:
         """Send what was held, as far as it goes."""
@@ -102,10 +106,10 @@ class Wire:
             raise EOFError from None
         if count == 0:
             raise EOFError
-        if count >= HEAD.size:
-            size, number, kind = HEAD.unpack_from(self._buffer)
-            if count == HEAD.size + size:
-                return Frame(number, kind, bytes(self._view[HEAD.size : count]))
+        if count >= _HEAD:
+            size, number, kind = _unpack(self._buffer)
+            if count == _HEAD + size:
+                return number, kind, bytes(self._view[_HEAD:count])
         self._held += self._view[:count]
         return self._take()
 
@@ -133,7 +137,7 @@ class Wire:
         if len(held) > HEAD.size + size:
             raise WireError(f"{len(held) - HEAD.size - size} bytes after the answer")
         self._held = bytearray()
-        return Frame(number, kind, bytes(held[HEAD.size :]))
+        return number, kind, bytes(held[HEAD.size :])
 
 
 class ChildWire:
@@ -141,7 +145,7 @@ class ChildWire:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._buffer = bytearray(_CHUNK)
+        self._buffer = bytearray(_FIRST)
         self._view = memoryview(self._buffer)
 
     def receive(self) -> tuple[int, int, memoryview]:

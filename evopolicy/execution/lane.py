@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from select import EPOLLIN, EPOLLOUT
 from typing import Any, Literal, Protocol
 
 from evopolicy.execution import codec
@@ -100,9 +101,14 @@ class Lane:
 
     # --- what happens --------------------------------------------------------------------------------------------
 
-    def on_wire(self) -> None:
-        """The process wrote something, or ended."""
+    def on_wire(self, event: int) -> None:
+        """The process wrote something, ended, or reads again what it is sent."""
         process = self.process
+        if event != EPOLLIN:
+            if event & EPOLLOUT:
+                self._on_writable()
+            if event == EPOLLOUT:
+                return
         if not process.local_pid:
             self._on_ready()
             return
@@ -116,12 +122,15 @@ class Lane:
         except wire.WireError as error:
             answer = 0, b""
             broke = Broke("protocol", f"the Program wrote to the wire what is no answer: {error}")
-        if answer is not None:
-            broke = process.overspent(True, self._phase) or broke
-            if broke is not None:
-                self._break(broke)
-            else:
-                self._on_answer(*answer)
+        if answer is None:
+            return
+        broke = process.overspent(True, self._phase) or broke
+        if broke is not None:
+            self._break(broke)
+        elif answer[0] == ACTION and self._phase == "act":
+            self._on_action(answer[1])
+        else:
+            self._on_answer(*answer)
 
     def _on_ready(self) -> None:
         try:
@@ -137,8 +146,7 @@ class Lane:
         else:
             self._ask(IMPORT, wire.encode(self.episode.policy_seed))
 
-    def on_writable(self) -> None:
-        """The process reads again what it is sent."""
+    def _on_writable(self) -> None:
         self.process.wire.flush()
         if not self.process.wire.blocked:
             self._keeper.writable(self, False)
@@ -175,15 +183,14 @@ class Lane:
     # --- the conversation ----------------------------------------------------------------------------------------
 
     def _ask(self, kind: int, body: bytes, tail: memoryview | None = None) -> None:
-        self.process.ask(kind, body, tail)
-        if self.process.wire.blocked:
+        if not self.process.ask(kind, body, tail):
             self._keeper.writable(self, True)
 
     def _on_answer(self, kind: int, body: bytes) -> None:
         if kind == FAILED:
             self._fail_as_told(body)
         elif self._phase == "act":
-            self._on_action(kind, body)
+            self._break(Broke("protocol", f"the Program wrote to the wire what is no Action: a frame of kind {kind}"))
         elif self._phase == "reset":
             self._phase = "act"
             self._observe(self._first)
@@ -200,11 +207,10 @@ class Lane:
             return
         self._ask(ACT, body, tail)
 
-    def _on_action(self, kind: int, body: bytes) -> None:
-        play, watch = self._play, self._play.watch
+    def _on_action(self, body: bytes) -> None:
+        play = self._play
+        watch = play.watch
         try:
-            if kind != ACTION:
-                raise wire.WireError(f"a frame of kind {kind}")
             action, clipped = play.read(body)
         except InvalidAction as error:
             self._break(Broke("invalid_action", str(error)[:500]))

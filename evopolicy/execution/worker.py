@@ -68,10 +68,10 @@ class Worker:
         """Serve until the Host closes its end."""
         self._watch(self._link.sock.fileno(), self._on_control)
         self._on_control(select.EPOLLIN)  # Jobs may have come along with the first message.
-        due = 0.0
+        due, poll, handler_of = 0.0, self._poll.poll, self._handlers.get
         while not self._link.closed:
-            for fd, event in self._poll.poll(_TICK if self._lanes else None):
-                handler = self._handlers.get(fd)
+            for fd, event in poll(_TICK if self._lanes else None):
+                handler = handler_of(fd)
                 if handler is not None:
                     handler(event)
             now = time.monotonic()
@@ -127,7 +127,7 @@ class Worker:
             self._say(EpisodeLost(job, str(error)))
             return
         self._lanes.add(lane)
-        self._watch(lane.process.wire.sock.fileno(), lambda event: self._on_wire(lane, event))
+        self._watch(lane.process.wire.sock.fileno(), lane.on_wire)
         self._watch(lane.process.output.fd, lambda _event: self._on_output(lane))
 
     def _render(self, job: PictureJob) -> None:
@@ -180,12 +180,6 @@ class Worker:
     def _forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:
             self._poll.unregister(fd)
-
-    def _on_wire(self, lane: Lane, event: int) -> None:
-        if event & select.EPOLLOUT:
-            lane.on_writable()
-        if event & ~select.EPOLLOUT:
-            lane.on_wire()
 
     def _on_output(self, lane: Lane) -> None:
         if not lane.on_output():
