@@ -5,13 +5,15 @@ from __future__ import annotations
 import platform
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from evopolicy.execution import isolation, landlock, seccomp
+from evopolicy.execution import bubblewrap, isolation, landlock, packages, seccomp
 from evopolicy.execution.engine import LocalExecutor
 from evopolicy.execution.isolation import Probed
 from evopolicy.execution.syscalls import NUMBERS
@@ -67,6 +69,102 @@ def test_the_oldest_landlock_holds_too(name: str, tmp_path: Path, monkeypatch: p
         outcome = engine.evaluate(tmp_path, toys.episodes(1))[0].outcome
     assert outcome is not None and outcome.failure is None
     assert outcome.output.text == ""
+
+
+needs_bubblewrap = pytest.mark.skipif(
+    not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
+)
+
+
+def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str = "") -> Probed:
+    """What the probe of bubblewrap finds where `bwrap` is this shell script; without one, where there is none."""
+    if script:
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(isolation, "_SYSCTLS", tmp_path)
+    monkeypatch.setattr(landlock, "abi", lambda: 7)
+    found: Probed = isolation.probe_level.__wrapped__("bubblewrap")
+    return found
+
+
+def test_without_bwrap_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = probed(monkeypatch, tmp_path)
+    assert not found.works and "no program 'bwrap'" in found.detail and "package 'bubblewrap'" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "sysctl", "value", "remedy"),
+    [
+        ("setting up uid map: Permission denied", "kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
+        ("Creating new namespace failed: No space left", "user/max_user_namespaces", "0", "user.max_user_namespaces"),
+        (
+            "No permissions to create new namespace",
+            "kernel/unprivileged_userns_clone",
+            "0",
+            "unprivileged_userns_clone",
+        ),
+        ("Creating new namespace failed: Operation not permitted", "user/max_user_namespaces", "9", "in a container"),
+        ("Unknown option --size", "user/max_user_namespaces", "9", "0.7 or newer"),
+    ],
+)
+def test_a_bwrap_that_is_refused_is_told_by_its_cause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, sysctl: str, value: str, remedy: str
+) -> None:
+    (tmp_path / sysctl).parent.mkdir(parents=True)
+    (tmp_path / sysctl).write_text(f"{value}\n")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    found = probed(monkeypatch, tmp_path, f"echo 'bwrap: {said}' >&2; exit 1")
+    assert not found.works and said in found.detail
+    assert remedy in found.remedy
+
+
+def test_a_bwrap_that_isolates_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = f"""while [ "$1" != -- ]; do shift; done
+shift
+export PYTHONPATH={Path(isolation.__file__).parents[2]}:{Path(msgspec.__file__).parents[1]} TMPDIR={tmp_path}
+exec "$@"
+"""
+    found = probed(monkeypatch, tmp_path, script)
+    assert not found.works
+    for hole in ("abstract socket", "a file of the Host", "signalling the Host", "process table", "process numbers"):
+        assert hole in found.detail, found.detail
+
+
+def test_bubblewrap_needs_landlock_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    found = isolation.probe_level.__wrapped__("bubblewrap")
+    assert not found.works and "no Landlock" in found.detail and "lsm" in found.remedy
+
+
+@needs_bubblewrap
+def test_a_sandbox_holds_the_runtime_the_allowed_packages_and_its_bounded_folders(tmp_path: Path) -> None:
+    runtime, allowed = packages.runtime(), packages.resolve(("numpy",))
+    (tmp_path / "told").write_text("seen")
+    program = bubblewrap.find()
+    assert program is not None
+    command = bubblewrap.nursery(program, runtime, allowed.links.values(), tmp_path, {}, 2, 1 << 16)
+    hidden = [folder for folder in Path(runtime.folders[0]).glob("*-packages") if any(folder.iterdir())]
+    own = [path for path in allowed.links.values() if any(path.is_relative_to(folder) for folder in hidden)]
+    script = f"""
+import json, os
+seen = open("{bubblewrap.SEEN}/told").read()
+print(seen, sorted(os.listdir("/scratch")), os.listdir("/code"), os.path.exists("/proc"))
+print(all(os.path.isdir(path) for path in {[str(path) for path in allowed.links.values()]!r}))
+print(sum(len(os.listdir(folder)) for folder in {[str(folder) for folder in hidden]!r}) == {len(own)})
+print(os.path.exists("/etc/passwd"), os.path.exists({str(tmp_path)!r}), os.path.exists({str(Path(__file__))!r}))
+for path in ("/x", "/dev/x", "/dev/shm/x", "{bubblewrap.SEEN}/x", {str(runtime.folders[0] / "x")!r}):
+    try:
+        os.mkdir(path)
+    except OSError:
+        continue
+    print("made", path)
+"""
+    done = subprocess.run([*command, "-S", "-c", script], capture_output=True, text=True, check=False, env={})
+    lines = done.stdout.splitlines()
+    assert lines[:4] == ["seen ['0', '1'] [] False", "True", "True", "False False False"], done
+    assert lines[4:] == []
 
 
 def test_rights_grow_with_the_version_and_never_shrink() -> None:
