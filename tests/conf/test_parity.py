@@ -6,6 +6,7 @@ import dataclasses
 from itertools import zip_longest
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -15,8 +16,9 @@ from evopolicy.authoring.discovery import known_benchmarks
 from evopolicy.cli import options, schema
 from evopolicy.cli.compose import plain
 from evopolicy.config import config_from
+from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.selection import RULES
-from evopolicy.presets import conf_folder
+from evopolicy.presets import conf_folder, option
 
 GROUPS = sorted(path.name for path in conf_folder().iterdir() if path.is_dir())
 VALUES = {"uri": ["tracking.uri=sqlite:///x.db"], "gymnasium": ["benchmark.env_id=X-v0", "benchmark.failure_score=0"]}
@@ -80,7 +82,10 @@ def test_a_protocol_sets_budget_pool_and_selection_together(name: str) -> None:
 @pytest.mark.parametrize("budget", names("budget"))
 @pytest.mark.parametrize("pool", ["small", "paper", "derived"])
 def test_budgets_and_pools_may_be_combined(budget: str, pool: str) -> None:
-    as_run(composed("agent=random", "benchmark=cartpole", f"budget={budget}", f"pool={pool}"))
+    cell = ("agent=random", "benchmark=cartpole", f"pool={pool}")
+    run = as_run(composed(*cell, f"budget={budget}"))
+    assert run.budget == msgspec.convert(option("budget", budget), Budget)
+    assert run.pool == as_run(composed(*cell)).pool, "a budget leaves the pool alone"
 
 
 def test_the_command_line_wins_over_a_protocol() -> None:

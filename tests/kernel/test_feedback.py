@@ -110,7 +110,12 @@ def test_feedback_names_public_indices_and_no_seed(visibility: str) -> None:
 
 
 def test_content_is_plain_json_even_where_a_benchmark_gave_numpy() -> None:
-    json.dumps(composed("episodes"), allow_nan=False)
+    given = {"speeds": np.array([1.5, 2.0], np.float32), "steps": np.int64(3), "fast": np.bool_(True)}
+    content = compose("episodes", 2, "digest", EVALUATION, given)
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert content["summary"] == {"speeds": [1.5, 2.0], "steps": 3, "fast": True}
+    assert [type(value) for value in content["summary"].values()] == [list, int, bool]
+    assert type(content["by_episode"][0]["measures"]["speed"]) is float
 
 
 def test_a_submission_of_thousands_of_episodes_is_no_fault() -> None:

@@ -346,7 +346,10 @@ def test_every_sample_is_a_member(space: Space) -> None:
     if isinstance(space, Box) and space.dtype == np.int64:
         pytest.skip("Gymnasium itself cannot draw from all 64 bits")
     for seed in range(20):
-        cast_action(space, space.sample(drawn(seed)))
+        sample = space.sample(drawn(seed))
+        member, clipped = cast_action(space, sample)
+        np.testing.assert_equal(member, sample)
+        assert not clipped
 
 
 def test_without_a_generator_numpys_global_seed_decides() -> None:

@@ -215,13 +215,21 @@ def test_closing_delivers_the_last_answer_and_leaves_no_thread(handler: Any) -> 
 
 
 def test_closing_does_not_wait_for_a_handler_that_never_returns(handler: Any) -> None:
-    release = threading.Event()
-    handler.answers["wait"] = lambda _: {"state": str(release.wait(60))}
+    release, answered = threading.Event(), threading.Event()
+
+    def wait(_: Any) -> dict[str, Any]:
+        release.wait(60)
+        answered.set()
+        return {"state": "running"}
+
+    handler.answers["wait"] = wait
     with SocketGateway(close_seconds=0.05).open(handler) as path:
         peer = socket.socket(socket.AF_UNIX)
         peer.connect(str(path))
         peer.sendall(b'{"verb": "wait"}\n')
         while not handler.calls:
             time.sleep(0.01)
+    closed_first = not answered.is_set()
     release.set()
     peer.close()
+    assert closed_first

@@ -67,6 +67,15 @@ def text_of(spec: BenchmarkSpec = SPEC, **changes: Any) -> str:
     return task_text(spec, replace(TERMS, **changes))
 
 
+def form(member: Any) -> Any:
+    """Type, dtype and shape of a member, part by part."""
+    if isinstance(member, dict):
+        return {key: form(part) for key, part in member.items()}
+    if isinstance(member, tuple):
+        return tuple(form(part) for part in member)
+    return (type(member), member.dtype, member.shape) if isinstance(member, np.ndarray) else type(member)
+
+
 def test_names_every_field_with_its_unit_range_and_meaning() -> None:
     lines = {line.replace("  ", "").replace(" |", "|").replace("| ", "|") for line in text_of().splitlines()}
     rows = {re.sub(r"\s*\|\s*", "|", line).strip() for line in text_of().splitlines() if line.startswith("|")}
@@ -146,7 +155,9 @@ def test_the_worked_example_is_a_policy_whose_actions_are_valid(name: str) -> No
     policy = bind(module, PolicyContext(spec.observation_space, space, {}, 0, 500))
     policy.reset()
     for _ in range(2):
-        cast_action(space, policy.act(np.array([0.1, 0.2], dtype=np.float32)))
+        member, clipped = cast_action(space, policy.act(np.array([0.1, 0.2], dtype=np.float32)))
+        assert form(member) == form(space.sample(np.random.default_rng(0)))
+        assert not clipped
 
 
 @pytest.mark.parametrize("name", SPACES)
