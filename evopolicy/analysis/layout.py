@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -13,6 +12,7 @@ from rich.cells import cell_len, chop_cells
 
 from evopolicy.analysis.footnotes import EPISODE_MARK
 from evopolicy.analysis.tables import EntryRank, RankTable, TableCell
+from evopolicy.kernel.shown import clean
 
 GAP = 2
 """Spaces between columns."""
@@ -55,18 +55,6 @@ class Grid:
 
     def width(self) -> int:
         return sum(self.widths()) + GAP * (len(self.header) - 1)
-
-
-def clean(text: str) -> str:
-    """`text` on one line, with nothing in it that could steer a terminal or turn a line's direction."""
-    return "".join(_clean(character) for character in text)[:300]
-
-
-def _clean(character: str) -> str:
-    category = unicodedata.category(character)
-    if category in ("Zs", "Zl", "Zp") or character in "\t\n\r":
-        return " "
-    return "\ufffd" if category.startswith("C") else character
 
 
 def grids(table: RankTable, width: int | None, mark: bool) -> list[Grid]:

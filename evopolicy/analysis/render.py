@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from evopolicy.analysis.layout import GAP, Grid, GridCell, clean, grids
+from evopolicy.analysis.layout import GAP, Grid, GridCell, grids
 from evopolicy.analysis.tables import RankTable
+from evopolicy.kernel.shown import clean
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -170,7 +171,7 @@ def render_csv(table: RankTable) -> str:
 
 def _inert(label: str) -> str:
     text = clean(label)
-    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def render_markdown(table: RankTable) -> str:

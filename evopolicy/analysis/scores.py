@@ -11,6 +11,7 @@ from evopolicy.analysis.load import Found, Unreadable, cell_of
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.kernel.record import Run, RunRecord
 from evopolicy.kernel.sweep import Cell
+from evopolicy.kernel.transcript import usage_numbers
 
 Status = Literal["done", "pending", "running", "unfinished", "failed", "invalid", "unreadable"]
 OPEN: frozenset[Status] = frozenset({"pending", "running", "unfinished"})
@@ -101,11 +102,6 @@ def wall_seconds(run: Run) -> float:
     return state.thinking_seconds + state.evaluating_seconds + sum(run.result.wall_seconds.values())
 
 
-def usage_numbers(run: Run) -> dict[str, float]:
-    """What the provider reported, numbers only."""
-    return {k: v for k, v in run.state.usage.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-
-
 def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
     """Where `run` stands and why; `cell` is its place in a sweep, whose word counts only while the Run has no end."""
     result = run.result
@@ -141,7 +137,7 @@ def run_score(run: Run, cell: Cell | None = None) -> CellScore:
         reason=reason,
         benchmark_id=record.benchmark.id,
         wall_seconds=wall_seconds(run),
-        usage=usage_numbers(run),
+        usage=usage_numbers(run.state.usage),
         conditions=run_conditions(record),
         axes=record.axes,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from evopolicy.build import cores
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.cell import Job
 from evopolicy.cli.display import show
@@ -110,8 +110,7 @@ def _run(board: Board, scheduler: Scheduler, follower: Follower, go_on: str) -> 
 def shares(command: Command) -> Shares:
     """How the command's cells share the cores this process may use."""
     config: LauncherConfig = command.options.launcher
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Shares(config.cells or max(1, cores // 2), cores, config.retries)
+    return Shares(config.cells or max(1, cores() // 2), cores(), config.retries)
 
 
 def _state(cell: PlannedCell) -> CellState:

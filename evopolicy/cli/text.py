@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
+from evopolicy.kernel.shown import clean as clean
 
 _DAY, _YEAR = 86_400, 31_557_600
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-
-def clean(text: str, limit: int = 400) -> str:
-    """One line of `text` without control, format or bidirectional characters, at most `limit` long."""
-    shown = " ".join(text[: 4 * limit].split())
-    safe = "".join(
-        _REPLACEMENT if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else c for c in shown
-    )
-    return safe if len(safe) <= limit else safe[: limit - 1] + "…"
 
 
 def number(value: float | None) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.errors import ConfigError, RecordError
+from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.feedback import VISIBILITIES
 from evopolicy.kernel.journal import read_journal, write_durably
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentIdentity
 from evopolicy.kernel.selection import SelectionConfig
 from evopolicy.kernel.state import ResultState, RunState, fold
+from evopolicy.kernel.versioned import read_versioned
 
 SCHEMA = 1
 RECORD = "record.json"
@@ -192,20 +193,13 @@ def write_record(folder: Path, record: RunRecord) -> None:
 
 def read_record(folder: Path) -> RunRecord:
     """Raises RecordError, naming the file, for one that is missing, corrupt or of an unknown schema."""
-    path = folder / RECORD
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise RecordError(f"{folder}: has no {RECORD}, so it is no Run's folder") from None
-    except (ValueError, OSError) as error:
-        raise RecordError(f"{path}: cannot be read ({error}); restore the Run's folder or delete it") from None
-    schema = value.get("schema") if isinstance(value, dict) else None
-    if schema != SCHEMA:
-        raise RecordError(f"{path}: schema {schema!r} is unknown, this evopolicy reads schema {SCHEMA}")
-    try:
-        return msgspec.convert(value, RunRecord)
-    except (msgspec.ValidationError, ConfigError) as error:
-        raise RecordError(f"{path}: is corrupt ({error}); restore the Run's folder or delete it") from None
+    return read_versioned(
+        folder / RECORD,
+        RunRecord,
+        SCHEMA,
+        absent="so it is no Run's folder",
+        remedy="restore the Run's folder or delete it",
+    )
 
 
 def load_run(folder: Path | str) -> Run:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.journal import write_durably
+from evopolicy.kernel.versioned import read_versioned
 
 SCHEMA = 1
 SWEEP = "sweep.json"
@@ -63,17 +63,6 @@ def write_sweep(output: Path, sweep: Sweep) -> None:
 
 def read_sweep(folder: Path) -> Sweep:
     """The sweep in `folder`. Raises RecordError where it is missing, corrupt or of another schema."""
-    path = folder / SWEEP
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise RecordError(f"{folder}: has no {SWEEP}, so it is no sweep's folder") from None
-    except (ValueError, OSError) as error:
-        raise RecordError(f"{path}: cannot be read ({error}); run the sweep again") from None
-    schema = value.get("schema") if isinstance(value, dict) else None
-    if schema != SCHEMA:
-        raise RecordError(f"{path}: schema {schema!r} is unknown, this evopolicy reads schema {SCHEMA}")
-    try:
-        return msgspec.convert(value, Sweep)
-    except msgspec.ValidationError as error:
-        raise RecordError(f"{path}: is corrupt ({error}); run the sweep again") from None
+    return read_versioned(
+        folder / SWEEP, Sweep, SCHEMA, absent="so it is no sweep's folder", remedy="run the sweep again"
+    )

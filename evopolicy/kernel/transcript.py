@@ -54,6 +54,15 @@ TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"
 """The fields of Usage that together are all tokens; those of reasoning are part of the output."""
 
 
+def usage_numbers(usage: Mapping[str, Any]) -> dict[str, float]:
+    """What the provider reported of a Usage as a mapping, numbers only: None and flags are left out."""
+    return {
+        key: float(value)
+        for key, value in usage.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
 @dataclass(frozen=True)
 class Transcript:
     steps: tuple[Step, ...] = ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from evopolicy.kernel.journal import Event
 from evopolicy.kernel.record import RunRecord
 from evopolicy.kernel.selection import Measurement
 from evopolicy.kernel.state import ResultState, RunState, SubmissionState
+from evopolicy.kernel.transcript import usage_numbers
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _agent_ended(reading: _Reading, event: Event) -> Iterator[Point]:
     for phase in ("thinking", "evaluating"):
         reading.add_seconds(phase, event, f"{phase}_seconds")
         yield Point(f"time/{phase}_seconds", reading.seconds[phase], 0, event["time"])
-    for key, value in numbers(event.get("usage") or {}).items():
+    for key, value in usage_numbers(event.get("usage") or {}).items():
         yield Point(f"usage/{key}", value, 0, event["time"])
 
 
@@ -156,12 +156,3 @@ _AT: dict[str, Callable[[_Reading, Event], Iterator[Point]]] = {
     "assessed": _assessed,
     "ended": _ended,
 }
-
-
-def numbers(usage: Mapping[str, Any]) -> dict[str, float]:
-    """The numeric entries of a usage mapping; None and flags are left out."""
-    return {
-        key: float(value)
-        for key, value in usage.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }

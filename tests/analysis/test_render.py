@@ -15,11 +15,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from evopolicy.analysis import published_scores, rank_table
-from evopolicy.analysis.layout import align, clean, wrap
+from evopolicy.analysis.layout import align, wrap
 from evopolicy.analysis.published import FAMILIES
 from evopolicy.analysis.render import render_csv, render_html, render_markdown, render_rich, render_text
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.tables import RankTable
+from evopolicy.kernel.shown import clean
 
 HOSTILE = "\x1b[31m[bold]<script>alert(1)</script>|`x`\u202e\n=cmd()"
 
@@ -238,7 +239,7 @@ def test_no_label_is_a_formula_in_a_spreadsheet(label: str) -> None:
     table = rank_table([], extra=[CellScore(label, "x", 0, "done", mean=-1.0)])
     (row,) = csv.DictReader(io.StringIO(render_csv(table)))
 
-    assert row["entry"] == f"'{label}"
+    assert row["entry"] == f"'{label.strip()}"
     assert row["x"] == "-1.0"
 
 
