@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from evopolicy.cli.processes import birth
 from evopolicy.kernel.ports import Progress
 from evopolicy.kernel.record import load_run
 
@@ -37,6 +38,8 @@ class Live:
     entry: str
     benchmark: str
     seed: int
+    process: str = ""
+    """Which process `pid` is, as `processes.birth`; '' where the system does not say."""
 
 
 class LiveFile:
@@ -45,7 +48,9 @@ class LiveFile:
     def __init__(self, folder: Path, entry: str, benchmark: str, seed: int, units: int) -> None:
         self._path = folder / LIVE
         now = time.time()
-        self._live = Live("starting", 0, units, 0, None, now, now, os.getpid(), entry, benchmark, seed)
+        self._live = Live(
+            "starting", 0, units, 0, None, now, now, os.getpid(), entry, benchmark, seed, birth(os.getpid())
+        )
         self._units = units
         self._spent = 0
         """Units of the Submissions before the current one."""
@@ -114,7 +119,9 @@ def read_live(folder: Path) -> Live | None:
 
 
 def is_alive(live: Live) -> bool:
-    """Whether the process that wrote it still runs on this machine."""
+    """Whether the process that wrote it still runs on this machine, and not another one that got its number."""
+    if live.process:
+        return birth(live.pid) == live.process
     try:
         os.kill(live.pid, 0)
     except ProcessLookupError:

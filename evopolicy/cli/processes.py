@@ -87,6 +87,20 @@ def become_reaper(wanted: bool = True) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
+def birth(pid: int) -> str:
+    """What tells the process `pid` from any other that has its number, earlier, later or after a restart.
+
+    '' where there is none, where it has ended and only waits to be reaped, and where there is no /proc.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+    state, started = fields[0], fields[19]
+    return "" if state in "ZX" else f"{boot} {started}"
+
+
 def descendants(pid: int) -> list[int]:
     """Every process that `pid` started, directly or not, and that is not reaped. Empty where there is no /proc."""
     children = _family()

@@ -73,7 +73,8 @@ def test_status_tells_running_cells_from_those_whose_process_is_gone(
 ) -> None:
     runs = [records.write_run(tmp_path, records.a_record(seed=seed), until="opened") for seed in range(3)]
     (runs[0] / LIVE).write_bytes(live(os.getpid()))
-    (runs[1] / LIVE).write_bytes(live(2**22 + 1, seed=1))
+    # Its number was given to another process after it was killed: this one, which was started at another time.
+    (runs[1] / LIVE).write_bytes(live(os.getpid(), seed=1, process="another-boot 1"))
     cells = [records.cell_of(tmp_path, run, "running") for run in runs[:2]]
     records.write_cells(tmp_path, "night", [*cells, records.cell_of(tmp_path, runs[2], "failed", "a\x1b[2Jb")])
     assert main(["status", "sweep=night", f"output={tmp_path}"]) == 0
