@@ -1,6 +1,6 @@
 """Measures the Episode engine against the design's numbers, each as a ratio or difference within one run.
 
-    python scripts/measure_engine.py [--isolation LEVEL] [--repeats N] [--quick] [--json]
+    python scripts/measure_engine.py [--isolation LEVEL ...] [--repeats N] [--quick] [--json]
 
 Every row is the median of repeats; in each, a bare loop of the same Environment and Policy in one process runs right
 beside the engine, so that a slow or busy machine slows both. Numbers of a machine that does other work are no good.
@@ -229,11 +229,8 @@ def cartpole(level: Any, repeats: int, episodes: int) -> Row:
     return Row("CartPole of ~10 steps: isolated / bare, wall time", value, "x", 20.0, False, detail)
 
 
-def memory(level: Any, episodes: int) -> Row:
-    """What the Host's memory grows by from the 100th Episode to the last."""
-    from evopolicy_classic_control import load
-
-    benchmark: Benchmark = load("cartpole")
+def memory(level: Any, benchmark: Benchmark, folder: Path, episodes: int) -> Row:
+    """What the Host's memory grows by in one Evaluation, from the 100th Episode (the half of a shorter one) on."""
     seen: list[int] = []
     page = resource.getpagesize()
 
@@ -241,13 +238,24 @@ def memory(level: Any, episodes: int) -> Row:
         seen.append(int(Path("/proc/self/statm").read_text().split()[1]) * page)
 
     with (
-        program(STEADY) as folder,
         engine(benchmark.reference, level) as executor,
         tempfile.TemporaryDirectory(prefix="evopolicy-measure-") as traces,
     ):
         executor.evaluate(folder, specs(episodes), traces=Path(traces), progress=progress)
-    grown = (seen[-1] - seen[min(100, episodes // 2)]) / 2**20
-    return Row(f"Host memory, Episode 100 to {episodes}, traced", grown, "MiB", 4.0, False)
+    first = min(100, episodes // 2)
+    grown = (seen[-1] - seen[first]) / 2**20
+    name = f"Host memory, {benchmark.spec.title}, Episode {first} to {episodes}, traced"
+    return Row(name, grown, "MiB", 4.0, False)
+
+
+def memories(level: Any) -> Iterator[Row]:
+    from evopolicy_classic_control import load as load_classic
+    from evopolicy_mujoco import load as load_mujoco
+
+    cartpole, cheetah = load_classic("cartpole"), load_mujoco("half_cheetah")
+    with program(STEADY) as folder:
+        yield memory(level, cartpole, folder, 1_000)
+    yield memory(level, cheetah, cheetah.programs["initial"], 200)
 
 
 def yardsticks() -> dict[str, float]:
@@ -276,12 +284,26 @@ def yardsticks() -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isolation", default="auto")
+    parser.add_argument("--isolation", nargs="+", default=["auto"], help="levels, measured one after the other")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="fewer Episodes and no HalfCheetah")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    level, repeats, quick = arguments.isolation, arguments.repeats, arguments.quick
+    reports = [measured(level, arguments.repeats, arguments.quick) for level in arguments.isolation]
+    machine = {"cores": CORES, "machine": platform.processor() or platform.machine(), **yardsticks()}
+    if arguments.json:
+        print(json.dumps([{**machine, "isolation": level, "rows": _plain(rows)} for level, rows in reports], indent=2))
+        return
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    for level, rows in reports:
+        print(f"isolation {level}")
+        for row in rows:
+            sign = ">=" if row.at_least else "<="
+            print(f"{row.name:66} {row.value:9.3g} {row.unit:4} {sign} {row.reach:<6g} {row.detail:24} {_verdict(row)}")
+
+
+def measured(level: Any, repeats: int, quick: bool) -> tuple[str, list[Row]]:
+    """The level that really held, and every row at it."""
     with engine(BenchmarkReference("measure_engine:null", {"steps": 1}), level) as executor:
         holds = executor.isolation
     rows = [
@@ -292,17 +314,12 @@ def main() -> None:
         cartpole(level, repeats, 50 if quick else 200),
     ]
     if not quick:
-        rows += [cheetah(level, repeats, 4 * CORES), memory(level, 1_000)]
-    about = {"isolation": holds, "cores": CORES, "machine": platform.processor() or platform.machine()}
-    if arguments.json:
-        print(
-            json.dumps({**about, **yardsticks(), "rows": [{**asdict(row), "met": row.met} for row in rows]}, indent=2)
-        )
-        return
-    print(", ".join(f"{key} {value}" for key, value in {**about, **yardsticks()}.items()))
-    for row in rows:
-        sign = ">=" if row.at_least else "<="
-        print(f"{row.name:66} {row.value:9.3g} {row.unit:4} {sign} {row.reach:<6g} {row.detail:24} {_verdict(row)}")
+        rows += [cheetah(level, repeats, 8 * CORES), *memories(level)]
+    return holds, rows
+
+
+def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [{**asdict(row), "met": row.met} for row in rows]
 
 
 def _verdict(row: Row) -> str:
