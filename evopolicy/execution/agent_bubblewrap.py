@@ -27,6 +27,10 @@ REPORT_FD, FILTER_FDS = 3, (4, 5)
 """Descriptors `bwrap` is started with: where the sandbox's first process reports, and the filters."""
 KEPT = ("TASK.md", "feedback", "skills", ".evopolicy")
 """Of the workspace: the Host's own, read-only to the agent."""
+_KERNELS_OWN = (  # noqa: SIM905
+    "kcore kmsg keys key-users kpagecount kpageflags kpagecgroup vmallocinfo slabinfo timer_list sched_debug mtrr"
+    " sysrq-trigger kallsyms iomem ioports"
+).split()
 _INTERPRETER = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 _LIBRARY = Path("lib")
 _UNIX, _INET, _NETLINK, _INET6 = 1, 2, 16, 10
@@ -52,7 +56,7 @@ def command(program: str, sandbox: Sandbox) -> list[str]:
     """argv that starts the agent's first process in its sandbox; REPORT_FD and FILTER_FDS have to be open."""
     arguments = [
         *bubblewrap.base(program, network=sandbox.shares_network),
-        *("--uid", str(USER), "--gid", str(USER), "--as-pid-1", "--proc", "/proc"),
+        *("--uid", str(USER), "--gid", str(USER), "--as-pid-1", *_proc()),
         *("--size", str(TEMPORARY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
         *("--size", str(TEMPORARY_BYTES), "--perms", "1777", "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp"),
     ]
@@ -95,6 +99,19 @@ def lay(held: Path, code: Iterable[Path], shell_command: str) -> None:
     }
     for name, text in names.items():
         (held / "etc" / name).write_text(text)
+
+
+def _proc() -> Iterator[str]:
+    """A process table of its own that cannot be written to.
+
+    Where the Host is root, so is the owner of the agent's files outside its user namespace: the kernel's settings under
+    /proc/sys, and what only root may read of the kernel, would be open to it.
+    """
+    yield from ("--proc", "/proc")
+    for name in _KERNELS_OWN:
+        if (place := Path("/proc") / name).exists():
+            yield from _bind(Path("/dev/null"), place)
+    yield from ("--remount-ro", "/proc")
 
 
 def _bind(path: Path, at: Path | None = None, how: str = "--ro-bind") -> tuple[str, str, str]:
