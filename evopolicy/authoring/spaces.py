@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscr
 
 FLAT_LIMIT = 512
 """A space of more numbers than this is no table: its traces are arrays."""
+SENTENCE = 1_000
+"""Characters of a member of a space of str that is no `Text`: such spaces have no length of their own."""
 
 
 def space_from_gymnasium(space: Any, where: str = "space") -> Space:
@@ -38,10 +41,19 @@ def space_from_gymnasium(space: Any, where: str = "space") -> Space:
             return Dict({str(k): space_from_gymnasium(v, f"{where}.{k}") for k, v in space.spaces.items()})
         case spaces.Tuple():
             return Tuple(tuple(space_from_gymnasium(v, f"{where}[{i}]") for i, v in enumerate(space.spaces)))
+        case spaces.Space() if space.dtype is not None and space.dtype.kind == "U":
+            return _sentences(space)
     raise BenchmarkError(
         f"{where}: the space kind {type(space).__name__} is not supported; "
         "wrap the Environment so that it uses Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple"
     )
+
+
+def _sentences(space: Any) -> Text:
+    """A kind of its own whose members are texts, such as MiniGrid's missions; drawn from a copy with a seed."""
+    own = copy.deepcopy(space)
+    own.seed(0)
+    return Text(SENTENCE, examples=tuple(sorted({str(own.sample()) for _ in range(16)})))
 
 
 def _box(space: Any, where: str) -> Box:

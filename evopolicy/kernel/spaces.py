@@ -94,14 +94,20 @@ class MultiBinary:
 
 @dataclass(frozen=True)
 class Text:
-    """A string of `min_length ... max_length` characters out of `charset` (empty: any)."""
+    """A string of `min_length ... max_length` characters out of `charset` (empty: any).
+
+    `examples` are members `sample` draws from, where most strings would mean nothing (sentences, names).
+    """
 
     max_length: int
     min_length: int = 0
     charset: str = ""
+    examples: tuple[str, ...] = ()
 
     def sample(self, rng: np.random.Generator | None = None) -> str:
         rng = _generator(rng)
+        if self.examples:
+            return self.examples[int(rng.integers(len(self.examples)))]
         letters = self.charset or "abcdefghijklmnopqrstuvwxyz"
         length = int(rng.integers(self.min_length, self.max_length + 1))
         return "".join(letters[int(i)] for i in rng.integers(len(letters), size=length))
@@ -175,6 +181,7 @@ def to_value(space: Space) -> dict[str, Any]:
                 "max_length": space.max_length,
                 "min_length": space.min_length,
                 "charset": space.charset,
+                **({"examples": list(space.examples)} if space.examples else {}),
             }
         case Dict():
             return {"type": "dict", "spaces": {key: to_value(inner) for key, inner in space.spaces.items()}}
@@ -195,7 +202,7 @@ def from_value(value: Mapping[str, Any]) -> Space:
         case "multi_binary":
             return MultiBinary(tuple(value["shape"]))
         case "text":
-            return Text(value["max_length"], value["min_length"], value["charset"])
+            return Text(value["max_length"], value["min_length"], value["charset"], tuple(value.get("examples", ())))
         case "dict":
             return Dict({key: from_value(inner) for key, inner in value["spaces"].items()})
         case "tuple":

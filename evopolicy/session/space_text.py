@@ -63,7 +63,8 @@ def describe(space: Space) -> str:
             return f"an array of shape `{space.shape}` of zeros and ones"
         case Text():
             letters = f" out of `{space.charset}`" if space.charset else ""
-            return f"a text of {space.min_length} to {space.max_length} characters{letters}"
+            such = f", such as {space.examples[0]!r}" if space.examples else ""
+            return f"a text of {space.min_length} to {space.max_length} characters{letters}{such}"
         case Dict():
             return f"a dict with the keys {', '.join(f'`{key}`' for key in space.spaces)}"
         case Tuple():

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from evopolicy.authoring import BenchmarkError, Box, Text, belongs, column_names, flatten, space_from_gymnasium
 from evopolicy.authoring.spaces import member_of
-from evopolicy.kernel.spaces import to_value
+from evopolicy.kernel.spaces import from_value, to_value
 
 MIXED = spaces.Dict(
     {
@@ -37,6 +37,25 @@ def test_every_supported_kind_keeps_what_defines_it() -> None:
             ],
         },
     }
+
+
+class Greetings(spaces.Space[str]):
+    """A kind of its own whose members are sentences."""
+
+    def __init__(self) -> None:
+        super().__init__(dtype=str)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:  # noqa: ARG002
+        return f"hello {('you', 'me')[int(self.np_random.integers(2))]}"
+
+
+def test_a_foreign_kind_of_texts_is_a_text_with_examples_of_its_own() -> None:
+    space = space_from_gymnasium(Greetings())
+    assert space == Text(1_000, examples=("hello me", "hello you"))
+    assert from_value(to_value(space)) == space
+    drawn = {space.sample(np.random.default_rng(seed)) for seed in range(16)}
+    assert drawn == {"hello me", "hello you"}
+    assert belongs(space, "good morning") == "", "examples are no list of all there is"
 
 
 @pytest.mark.parametrize(
