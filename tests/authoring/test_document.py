@@ -23,9 +23,9 @@ def family(tmp_path: Path) -> Path:
         place.write_text(content)
     entry = re.search(r'\[project\.entry-points\."(.+)"\]\n(.+) = "(.+)"', files["pyproject.toml"])
     assert entry is not None
-    info = tmp_path / "src" / "evopolicy_frozen_lake-0.1.0.dist-info"
+    info = tmp_path / "src" / "evopolicy_icy_lake-0.1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evopolicy-frozen-lake\nVersion: 0.1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evopolicy-icy-lake\nVersion: 0.1.0\n")
     (info / "entry_points.txt").write_text(f"[{entry[1]}]\n{entry[2]} = {entry[3]}\n")
     return tmp_path
 
@@ -46,10 +46,10 @@ def test_it_is_less_than_a_hundred_lines(family: Path) -> None:
 def test_its_tasks_are_found_by_name_and_keep_the_contract(family: Path) -> None:
     code = """
 from evopolicy.authoring import check_benchmark, find_benchmark, known_benchmarks
-names = [name for name, known in known_benchmarks().items() if known.family == "frozen_lake"]
+names = [name for name, known in known_benchmarks().items() if known.family == "icy_lake"]
 for name in names:
     benchmark = find_benchmark(name)
-    check_benchmark(benchmark, render=name == "frozen_lake")
+    check_benchmark(benchmark, render=name == "icy_lake")
     print(name, benchmark.programs["initial"].parent.name)
 """
-    assert run(family, code).splitlines() == ["frozen_lake frozen_lake", "frozen_lake_8x8 programs"]
+    assert run(family, code).splitlines() == ["icy_lake icy_lake", "icy_lake_8x8 programs"]
