@@ -36,6 +36,22 @@ STEPS = ("opened", "submission 1", "submission 2", "agent_ended", "validated", "
 UNITS = 8
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of an `xdist_group` in one worker.
+
+    pytest-xdist 3.8 writes the group into `Item._nodeid`, which pytest 9.2 reads no more: without the group in its id
+    each test goes to any worker, and a module's fixture is set up in every one of them.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        groups = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
+        suffix = f"@{'_'.join(groups)}"
+        if groups and not item.nodeid.endswith(suffix):
+            item._id = type(item._id).parse(item.nodeid + suffix)
+
+
 def a_record(agent: str = "cma_es", benchmark: str = "cartpole", seed: int = 0, **changes: Any) -> RunRecord:
     """The record of one cell; `changes` replace fields."""
     key = f"{agent}-{benchmark}-{seed}".encode().hex()[:64].ljust(64, "0")
