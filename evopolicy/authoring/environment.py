@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from evopolicy.authoring.profile import Episode, Profile, Series
-from evopolicy.authoring.spaces import member_of
+from evopolicy.authoring.spaces import flatten, member_of
 from evopolicy.kernel.benchmark import BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.spaces import Box
@@ -66,9 +67,11 @@ class _Meter:
         self._profile = profile
         self.terminated = self.truncated = False
         wanted = {measure.of for measure in profile.measures if measure.of}
-        flat = isinstance(spec.observation_space, Box) and len(spec.observation_space.shape) == 1
-        names = [field.name for field in spec.observation_fields] if flat else []
+        space = spec.observation_space
+        names = [field.name for field in spec.observation_fields]
         self._places = [(i, name) for i, name in enumerate(names) if name in wanted]
+        vector = isinstance(space, Box) and len(space.shape) == 1
+        self._flat = None if vector or not self._places else partial(flatten, space)
         self.series = {name: Series() for name in ("reward", *names, *(column.name for column in profile.columns))}
         # What runs at every step is looked up once.
         self._fields = [(i, self.series[name].add) for i, name in self._places]
@@ -80,8 +83,9 @@ class _Meter:
 
     def start(self, observation: Any, info: Mapping[str, Any]) -> None:
         self._first = self._last = observation
+        numbers = observation if self._flat is None else self._flat(observation)
         for i, name in self._places:
-            self.series[name].start(float(observation[i]))
+            self.series[name].start(float(numbers[i]))
         for name, key, _ in self._infos:
             if key in info:
                 self.series[name].start(float(info[key]))
@@ -89,8 +93,9 @@ class _Meter:
     def add(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> dict[str, Any]:
         self._last = observation
         self._add_reward(reward)
+        numbers = observation if self._flat is None else self._flat(observation)
         for i, add in self._fields:
-            add(observation[i])
+            add(numbers[i])
         columns: dict[str, Any] = {}
         for name, key, add in self._infos:
             if key in info:

@@ -12,7 +12,7 @@ from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
 FLAT_LIMIT = 512
-"""A space of more numbers than this is no table: its traces are arrays."""
+"""A space of more numbers than this is no table, nor one with an array of three axes: its traces are arrays."""
 SENTENCE = 1_000
 """Characters of a member of a space of str that is no `Text`: such spaces have no length of their own."""
 
@@ -141,7 +141,7 @@ def _names(space: Space, prefix: str) -> Iterator[Any]:
                 yield from _names(part, f"{prefix}_{i}")
         case Box() | MultiDiscrete() | MultiBinary():
             size = int(np.prod(space.shape, dtype=np.int64))
-            if size > FLAT_LIMIT:
+            if size > FLAT_LIMIT or len(space.shape) > 2:
                 yield None
             elif size == 1:
                 yield prefix

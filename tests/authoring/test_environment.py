@@ -75,6 +75,17 @@ def test_measures_are_aggregates_of_columns_fields_and_functions() -> None:
     assert measures["ended"] == "time"
 
 
+def test_fields_of_a_structured_observation_are_measured_as_those_of_an_array() -> None:
+    fields = (Field("count"), Field("position", "m"), Field("steps"))
+    measures = (Measure("moved", "m", of="position", how="change"), Measure("counted", of="count", how="max"))
+    environment = toy({"kwargs": {"kind": "dict"}, "observation_fields": fields, "columns": (), "measures": measures})
+    episode = environment.make(EpisodeSpec(0, 4, 9))
+    episode.reset()
+    for _ in range(3):
+        episode.step(np.array([0.5], np.float32))
+    assert episode.measures() == {"moved": pytest.approx(1.5, rel=1e-5), "counted": 3}
+
+
 def test_what_has_no_finite_value_is_none() -> None:
     environment = toy().make(EpisodeSpec(0, 4, 9))
     environment.reset()

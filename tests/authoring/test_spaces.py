@@ -112,8 +112,10 @@ def test_columns_name_every_number_in_the_order_of_flatten() -> None:
     assert flatten(space, value) == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("space", [spaces.Box(0, 255, (96, 96, 3), np.uint8), spaces.Text(3)])
-def test_images_and_text_are_no_table(space: Any) -> None:
+@pytest.mark.parametrize(
+    "space", [spaces.Box(0, 255, (96, 96, 3), np.uint8), spaces.Box(0, 1, (3, 3, 5)), spaces.Text(3)]
+)
+def test_images_grids_and_text_are_no_table(space: Any) -> None:
     assert column_names(space_from_gymnasium(space), "o") is None
 
 
