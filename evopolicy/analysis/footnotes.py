@@ -90,6 +90,7 @@ _WORDS = {
     "provider": "its provider failed",
     "host_killed": "the Host was killed",
     "engine_fault": "a Submission met an engine fault",
+    "open_network": "its agent had the machine's own network",
     "not_started": "the agent could not be started",
 }
 """Reasons of the record, as a reader would say them."""

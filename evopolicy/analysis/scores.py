@@ -117,7 +117,8 @@ def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
         return "invalid", reasons or "marked invalid"
     if result.assessment is None:
         return "invalid", "ended without Assessment"
-    return "done", reasons
+    noted = [*result.reasons, *(["open_network"] if run.record.agent_network == "open" else [])]
+    return "done", ", ".join(noted)
 
 
 def run_score(run: Run, cell: Cell | None = None) -> CellScore:

@@ -162,6 +162,14 @@ def test_a_run_that_published_nothing_counts_and_is_flagged(lay_run: Lay, output
     assert "ada on cartpole, seed 0 (nothing was published: the initial Program was measured)" in notes(table)
 
 
+def test_an_agent_with_the_machines_own_network_is_marked(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole", agent_network="open")
+    lay_run("bob", "cartpole", agent_network="proxy")
+    table = rank_table(find_runs(outputs))
+
+    assert "To be known: ada on cartpole, seed 0 (its agent had the machine's own network)." in table.notes
+
+
 def test_a_never_planned_cell_is_refused_by_name(lay_run: Lay, outputs: Path) -> None:
     lay_run("ada", "cartpole")
     lay_run("ada", "pendulum")
