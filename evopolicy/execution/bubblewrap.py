@@ -13,7 +13,7 @@ from evopolicy.execution.packages import HIDDEN, Runtime, shared_libraries
 
 SEEN = "/evopolicy"
 """Where a Policy's sandbox has the folder it shares with its worker, read-only."""
-SCRATCH, CODE = "/scratch", "/code"
+SCRATCH, CODE, PROGRAM = "/scratch", "/code", "/program"
 _CODE_BYTES = 64 << 20
 _LOCALE = Path("/usr/lib/locale/C.utf8")
 # Each mount makes the next one slower: a folder with more libraries than this is mounted as a whole.
@@ -96,3 +96,8 @@ def nursery(
     for place, size in (*bounded, (CODE, _CODE_BYTES)):
         arguments += ["--size", str(size), "--tmpfs", place]
     return (*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", str(runtime.python))
+
+
+def with_programs(command: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """`command` of a nursery with one worker's `folder` seen at PROGRAM, read-only: there the name is all workers'."""
+    return (command[0], *_bind(folder, PROGRAM), *command[1:])

@@ -148,13 +148,13 @@ def _template(
         sys.dont_write_bytecode = True
         # Fills the import system's lists of the standard library's folders, which may not be listed afterwards.
         importlib.util.find_spec("evopolicy_has_no_such_module")
-        code = _fresh(request)
+        program, code = request.program, _fresh(request)
         loaded = set(sys.modules) - set(sys.builtin_module_names)
-        own = {entry.stem for entry in Path(request.program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
-        laid = sandbox.lay_template(config.sandbox, (request.program, code), (request.scratches, code))
-        compiled.compile_all(laid, request.program, code)
+        own = {entry.stem for entry in Path(program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
+        laid = sandbox.lay_template(config.sandbox, (program, code), (request.scratches, code))
+        compiled.compile_all(laid, program, code)
         shadowed = tuple(sorted(own & loaded))
-        stage = child.Stage(laid, given.task, given.decode, request.program, shadowed)
+        stage = child.Stage(laid, given.task, given.decode, program, shadowed)
         Template(control, stage, request).serve()
     except BaseException:
         with contextlib.suppress(OSError):

@@ -35,6 +35,7 @@ _START = (
     "import sys; sys.path[:] = sys.argv[4:]; from evopolicy.execution.nursery import main;"
     " main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 )
+_SHOWN = "shown"
 _SCANNED_BYTES, _PRELOADED = 1 << 20, 32
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w \t,]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
@@ -72,10 +73,15 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = 0 if plan.nested else os.getpid()
         arguments = [str(theirs.fileno()), str(parent), f"{plan.seen}/{name}", *plan.path]
+        self._programs = Path(plan.held) / f"programs-{os.getpid()}"
+        command = plan.command
+        if plan.nested:
+            self._programs.mkdir(mode=0o700, exist_ok=True)
+            command = bubblewrap.with_programs(command, self._programs)
         before = process.fix_addresses()
         try:
             self._process = subprocess.Popen(
-                [*plan.command, "-s", "-S", "-B", "-P", "-c", _START, *arguments],
+                [*command, "-s", "-S", "-B", "-P", "-c", _START, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -92,23 +98,35 @@ class Nursery:
 
     def template(self, program: Path) -> Template:
         """A template for `program`. Raises ExecutionError where the nursery is gone."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._templates += 1
-        plan, name, preload = self._plan, f"{os.getpid()}-{self._templates}", named_modules(program, self._packages)
-        held, seen = Path(plan.held), plan.seen
-        made = [held / f"scratch-{name}", held / f"code-{name}"]
-        if plan.nested:
-            made = [_copied(program, held / f"program-{name}")]
-            seen_as = f"{seen}/program-{name}", bubblewrap.SCRATCH, plan.slots, f"{bubblewrap.CODE}/own"
+        preload = tuple(named_modules(program, self._packages))
+        if self._plan.nested:
+            self._show(program)
+            made: list[Path] = []
+            code, slots = f"{bubblewrap.CODE}/compiled", self._plan.slots
+            request = TemplateRequest(f"{bubblewrap.PROGRAM}/{_SHOWN}", bubblewrap.SCRATCH, slots, code, preload)
         else:
-            seen_as = str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}"
-        request = TemplateRequest(*seen_as, tuple(preload))
+            name, held, seen = f"{os.getpid()}-{self._templates}", Path(self._plan.held), self._plan.seen
+            made = [held / f"scratch-{name}", held / f"code-{name}"]
+            request = TemplateRequest(str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}", preload)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
                 socket.send_fds(self._control, [msgspec.msgpack.encode(request)], [theirs.fileno()])
             except OSError as error:
                 raise ExecutionError(f"the sandbox's interpreter ended: {error}") from error
         return Template(ours, made, self._sweeper)
+
+    def _show(self, program: Path) -> None:
+        """Put a copy of `program` where the next template looks for it, under the same name for every Program.
+
+        What is there may still be seen by a template that is ending; it is moved away whole.
+        """
+        shown = self._programs / _SHOWN
+        with contextlib.suppress(FileNotFoundError):
+            before = shown.rename(self._programs / f"before-{self._templates}")
+            self._sweeper.submit(remove, before)
+        _copied(program, self._programs / "next").rename(shown)
 
     def close(self) -> None:
         self._control.close()
@@ -120,6 +138,7 @@ class Nursery:
 
     def swept(self) -> None:
         """Wait until what Episodes left is removed."""
+        self._sweeper.submit(remove, self._programs)
         self._sweeper.shutdown()
 
 

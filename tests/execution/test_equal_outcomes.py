@@ -14,6 +14,7 @@ import pytest
 from evopolicy.execution.engine import LocalExecutor
 from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
 from evopolicy.kernel.ports import Isolation, Limits
+from tests.execution import toys
 from tests.execution.conftest import LEVELS
 
 LIMITS = Limits(10.0, 120.0, 1 << 30, 1 << 16, 4 << 20, 120.0, 50.0)
@@ -82,6 +83,27 @@ def both_ways(reference: BenchmarkReference, program: Path, count: int, ways: li
         assert outcomes(reference, program, count, *way) == first, way
     with busy(4):
         assert outcomes(reference, program, count, ways[0][0], 2) == first, "under load"
+
+
+def test_a_program_lies_at_the_same_place_for_every_worker_and_template(
+    make_engine: Callable[..., LocalExecutor], level: Isolation, program: Callable[..., Path]
+) -> None:
+    source = """
+        import os
+        def make_policy(context): return Says()
+        class Says:
+            def act(self, observation):
+                print(__file__, os.path.realpath(__file__), open(os.path.realpath(__file__)).read().count("Says"))
+                return 0
+    """
+    one, other = program(source), program(source.replace("Says", "Other"))
+    engine = make_engine(isolation=level, workers=2, steps=1)
+    said = set()
+    for folder in (one, other, one):
+        for result in engine.evaluate(folder, toys.episodes(8)):
+            assert result.outcome is not None and result.outcome.failure is None
+            said |= {result.outcome.output.text} if folder is one else set()
+    assert len(said) == 1
 
 
 @pytest.mark.slow

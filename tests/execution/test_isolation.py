@@ -20,7 +20,7 @@ from evopolicy.execution.syscalls import NUMBERS
 from evopolicy.kernel.errors import IsolationError
 from evopolicy.kernel.ports import Isolation
 from tests.execution import toys
-from tests.execution.conftest import LIMITS
+from tests.execution.conftest import LEVELS, LIMITS
 
 HOSTILE = Path(__file__).parent / "hostile" / "programs"
 needs_landlock = pytest.mark.skipif(
@@ -60,12 +60,14 @@ def test_a_probe_that_finds_a_hole_says_which(monkeypatch: pytest.MonkeyPatch) -
     assert not found.works and found.detail == "reading /dev/null was possible"
 
 
-@needs_landlock
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "none"])
 @pytest.mark.parametrize("name", ["changes_files", "leaves_files", "reads_files", "signals", "sockets"])
-def test_the_oldest_landlock_holds_too(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_landlock_holds_too(
+    name: str, level: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 1)
     shutil.copy(HOSTILE / f"{name}.py", tmp_path / "policy.py")
-    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="landlock") as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level) as engine:
         outcome = engine.evaluate(tmp_path, toys.episodes(1))[0].outcome
     assert outcome is not None and outcome.failure is None
     assert outcome.output.text == ""
