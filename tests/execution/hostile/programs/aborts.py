@@ -1,4 +1,3 @@
-# ruff: noqa
 """Crashes its interpreter."""
 
 import ctypes

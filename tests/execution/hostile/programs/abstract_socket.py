@@ -1,4 +1,3 @@
-# ruff: noqa
 """Connects to an abstract socket of the Host, by every call that could."""
 
 import ctypes

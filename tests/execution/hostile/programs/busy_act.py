@@ -1,4 +1,3 @@
-# ruff: noqa
 """Never answers, and ignores every signal it may."""
 
 import contextlib

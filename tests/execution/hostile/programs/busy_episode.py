@@ -1,4 +1,3 @@
-# ruff: noqa
 """Uses most of the time of each call, and so more than the Episode's."""
 
 import time

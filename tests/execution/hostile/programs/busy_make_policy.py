@@ -1,4 +1,3 @@
-# ruff: noqa
 """Never makes its Policy."""
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Never finishes its reset."""
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Lets other threads use the time."""
 
 import threading

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Changes files, their modes, times and attributes."""
 
 import ctypes

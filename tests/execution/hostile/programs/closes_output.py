@@ -1,4 +1,3 @@
-# ruff: noqa
 """Closes its output and prints."""
 
 import os

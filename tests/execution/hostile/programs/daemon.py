@@ -1,4 +1,3 @@
-# ruff: noqa
 """Leaves a process behind that outlives the Episode."""
 
 import os

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Makes folders deeper than any path can name, and files in them."""
 
 import os

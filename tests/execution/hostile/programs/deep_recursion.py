@@ -1,4 +1,3 @@
-# ruff: noqa
 """Recurses without end."""
 
 

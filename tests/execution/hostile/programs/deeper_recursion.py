@@ -1,4 +1,3 @@
-# ruff: noqa
 """Recurses without end after lifting Python's limit."""
 
 import sys

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Raises an exception with an endless text and an endless chain."""
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Answers with an enormous Action."""
 
 import numpy as np

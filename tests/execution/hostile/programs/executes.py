@@ -1,4 +1,3 @@
-# ruff: noqa
 """Runs other programs."""
 
 import ctypes

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Ends its process."""
 
 import os

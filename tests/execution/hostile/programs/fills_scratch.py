@@ -1,4 +1,3 @@
-# ruff: noqa
 """Writes a file larger than its scratch folder may be."""
 
 

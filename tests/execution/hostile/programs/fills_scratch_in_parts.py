@@ -1,4 +1,3 @@
-# ruff: noqa
 """Fills its scratch folder with files none of which is too large."""
 
 

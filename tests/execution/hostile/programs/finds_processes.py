@@ -1,4 +1,3 @@
-# ruff: noqa
 """Looks for processes that are not its own."""
 
 import os

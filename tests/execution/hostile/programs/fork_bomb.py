@@ -1,4 +1,3 @@
-# ruff: noqa
 """Starts processes as fast as it can."""
 
 import os

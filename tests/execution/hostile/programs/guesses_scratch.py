@@ -1,4 +1,3 @@
-# ruff: noqa
 """Leaves marks in its scratch folder and looks for those of others where they might be."""
 
 import os

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Imports what would let it look into the Environment."""
 
 import importlib

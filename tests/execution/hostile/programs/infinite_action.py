@@ -1,4 +1,3 @@
-# ruff: noqa
 """Answers with infinity."""
 
 

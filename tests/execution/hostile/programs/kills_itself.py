@@ -1,4 +1,3 @@
-# ruff: noqa
 """Kills its own process."""
 
 import os

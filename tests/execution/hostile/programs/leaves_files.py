@@ -1,4 +1,3 @@
-# ruff: noqa
 """Leaves files wherever it can and looks for those of other Episodes."""
 
 import glob

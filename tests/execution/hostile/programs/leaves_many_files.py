@@ -1,4 +1,3 @@
-# ruff: noqa
 """Leaves as many small files and folders as it has time for, in folders nobody may list."""
 
 import os

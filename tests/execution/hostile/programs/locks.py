@@ -1,4 +1,3 @@
-# ruff: noqa
 """Locks and watches files that other Episodes use, to tell them something."""
 
 import ctypes

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Looks at what it was given beside its Program."""
 
 import os

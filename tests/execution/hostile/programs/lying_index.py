@@ -1,4 +1,3 @@
-# ruff: noqa
 """Answers with an integer that lies about itself."""
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Asks for more memory than any machine has."""
 
 import numpy as np

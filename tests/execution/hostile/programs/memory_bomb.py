@@ -1,4 +1,3 @@
-# ruff: noqa
 """Keeps what it allocates."""
 
 kept = []

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Maps shared memory, which no private limit counts."""
 
 import mmap

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Answers with a list that holds itself."""
 
 

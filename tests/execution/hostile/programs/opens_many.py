@@ -1,4 +1,3 @@
-# ruff: noqa
 """Opens files until there can be no more."""
 
 kept = []

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Patches everything it finds in its process."""
 
 import builtins

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Prints without end in sight."""
 
 import os

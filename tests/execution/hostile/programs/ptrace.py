@@ -1,4 +1,3 @@
-# ruff: noqa
 """Traces, reads and limits its template."""
 
 import ctypes

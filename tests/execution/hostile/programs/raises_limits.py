@@ -1,4 +1,3 @@
-# ruff: noqa
 """Raises its own limits."""
 
 import resource

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Answers with an object whose `__array__` raises."""
 
 

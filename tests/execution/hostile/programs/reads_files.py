@@ -1,4 +1,3 @@
-# ruff: noqa
 """Reads what is not its own."""
 
 import os

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Makes memory and queues that others could open."""
 
 import ctypes

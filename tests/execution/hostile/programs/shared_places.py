@@ -1,4 +1,3 @@
-# ruff: noqa
 """Passes state on by whatever place Episodes might share."""
 
 import os

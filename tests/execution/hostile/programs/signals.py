@@ -1,4 +1,3 @@
-# ruff: noqa
 """Signals its template, its siblings and everybody else."""
 
 import ctypes

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Raises an exception whose text cannot be made."""
 
 

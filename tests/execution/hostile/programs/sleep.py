@@ -1,4 +1,3 @@
-# ruff: noqa
 """Sleeps through every deadline."""
 
 import time

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Opens sockets of every family, abstract ones too."""
 
 import ctypes

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Asks whether files of the machine exist."""
 
 import os

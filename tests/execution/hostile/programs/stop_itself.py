@@ -1,4 +1,3 @@
-# ruff: noqa
 """Stops its own process."""
 
 import os

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Starts threads until there can be no more."""
 
 import threading

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Closes the wire and goes on."""
 
 import os

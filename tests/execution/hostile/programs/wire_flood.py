@@ -1,4 +1,3 @@
-# ruff: noqa
 """Floods the wire and waits."""
 
 import os

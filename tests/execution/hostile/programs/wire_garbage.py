@@ -1,4 +1,3 @@
-# ruff: noqa
 """Writes bytes that are no frame to the wire."""
 
 import os

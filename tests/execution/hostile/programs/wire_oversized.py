@@ -1,4 +1,3 @@
-# ruff: noqa
 """Announces a frame of four gigabytes."""
 
 import os

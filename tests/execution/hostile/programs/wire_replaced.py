@@ -1,4 +1,3 @@
-# ruff: noqa
 """Puts another file in the place of the wire."""
 
 import os

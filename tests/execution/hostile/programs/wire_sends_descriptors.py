@@ -1,4 +1,3 @@
-# ruff: noqa
 """Sends descriptors over the wire."""
 
 import ctypes

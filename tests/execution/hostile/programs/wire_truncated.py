@@ -1,4 +1,3 @@
-# ruff: noqa
 """Writes half a frame and answers behind it."""
 
 import os

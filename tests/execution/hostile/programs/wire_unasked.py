@@ -1,4 +1,3 @@
-# ruff: noqa
 """Answers questions that were not asked."""
 
 import os

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Calls the kernel by its other tables."""
 
 import ctypes
