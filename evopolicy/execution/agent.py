@@ -173,7 +173,7 @@ class LocalAgentLauncher:
             "EVOPOLICY_WORKSPACE": str(start.task.workspace),
         }
         if sandboxed:
-            environment |= {"USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/sh"}
+            environment |= {"USER": "agent", "LOGNAME": "agent", "SHELL": agent_bubblewrap.shell()}
         else:
             environment["PYTHONHOME"] = str(own)
         environment |= variables(start.network, start.invocation.provider, start.key)

@@ -80,6 +80,11 @@ def filters() -> tuple[bytes, bytes]:
     return seccomp.agent_filter(True), seccomp.assemble(rules, ALLOW)
 
 
+def shell() -> str:
+    """What coding agents run their commands with: some take no plainer one than bash."""
+    return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
+
+
 def lay(held: Path, code: Iterable[Path], shell_command: str) -> None:
     """Fill `held` with what `command` mounts: `code` and the `evopolicy-session` command in bin, names in etc."""
     for folder in ("bin", "etc"):
@@ -92,7 +97,7 @@ def lay(held: Path, code: Iterable[Path], shell_command: str) -> None:
     for name in ("python3", "python"):
         (held / "bin" / name).symlink_to(_INTERPRETER)
     names = {
-        "passwd": f"agent:x:{USER}:{USER}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+        "passwd": f"agent:x:{USER}:{USER}::{HOME}:{shell()}\nnobody:x:65534:65534::/:/bin/false\n",
         "group": f"agent:x:{USER}:\nnogroup:x:65534:\n",
         "hosts": "127.0.0.1 localhost\n::1 localhost\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
