@@ -14,6 +14,7 @@ from evopolicy.kernel.transcript import Transcript
 from evopolicy.kernel.values import ValueRefused, public
 
 PROGRAMS = ("initial", "random", "parametric")
+EXAMPLE_URL = "http://127.0.0.1:8100"
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Linux starts no process with a longer argument."""
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
@@ -44,6 +45,7 @@ def example_task(**changes: object) -> AgentTask:
         "session_command": ("/staging/bin/evopolicy-session",),
         "python": Path("/runtime/bin/python3"),
         "staging": Path("/staging"),
+        "provider_url": EXAMPLE_URL,
         **changes,
     }
     return AgentTask(**values)  # type: ignore[arg-type]
@@ -93,7 +95,7 @@ def check_invocation(integration: AgentIntegration) -> None:
     invocation = integration.invoke(task)
     _rule(invocation == integration.invoke(task), "two invocations for one task differ")
     _check_arguments(invocation)
-    for name in (*invocation.files, *invocation.folders):
+    for name in (*invocation.files, *invocation.folders, *invocation.home):
         path = PurePosixPath(name)
         plain = not path.is_absolute() and ".." not in path.parts and str(path) == name and "\\" not in name
         _rule(plain, f"files: '{name}' is no plain relative path")
@@ -103,7 +105,10 @@ def check_invocation(integration: AgentIntegration) -> None:
         _rule(all(part.isidentifier() for part in package.split(".")), f"packages: '{package}' cannot be imported")
     for readable in invocation.readable:
         _rule(Path(readable).is_absolute(), f"readable: '{readable}' is not absolute")
-    integration.invoke(example_task(resumed=True, seed=0))
+    elsewhere = integration.invoke(example_task(resumed=True, seed=0, provider_url="https://elsewhere.example.com"))
+    _rule(elsewhere.provider == invocation.provider, "provider: it differs by task")
+    if invocation.provider is not None:
+        _check_provider(invocation)
 
 
 def _check_arguments(invocation: Invocation) -> None:
@@ -115,6 +120,18 @@ def _check_arguments(invocation: Invocation) -> None:
     for name, secret in os.environ.items():
         if _SECRET.search(name.upper()) and len(secret) >= 12:
             _rule(not any(secret in text for text in said), f"the value of {name} is in the invocation")
+
+
+def _check_provider(invocation: Invocation) -> None:
+    """What it has to reach can be reached by the Host's proxy, which its program is pointed at."""
+    provider = invocation.provider
+    assert provider is not None
+    _rule(bool(re.fullmatch(r"https?://[^\s?#]+", provider.url)), f"provider: '{provider.url}' is no base URL")
+    _rule(bool(provider.paths), "provider: it names no path that may be asked")
+    for path in provider.paths:
+        _rule(bool(re.fullmatch(r"[A-Z]+ /[^\s?#]*", path)), f"provider: '{path}' is no 'POST /name'")
+    said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
+    _rule(any(EXAMPLE_URL in text for text in said), "provider: its program is not pointed at task.provider_url")
 
 
 def check_garbage(integration: AgentIntegration) -> None:

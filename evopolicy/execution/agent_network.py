@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -66,6 +67,13 @@ def check(isolation: Isolation, asked: AgentNetwork, provider: Provider | None) 
         split = urlsplit(provider.url)
         if split.scheme not in ("http", "https") or not split.hostname or split.query or split.fragment:
             raise AgentError(f"the provider's URL '{provider.url}' is none: 'https://name/path' is needed")
+        for path in provider.paths:
+            if not re.fullmatch(r"[A-Z]+ /[^\s?#]*", path):
+                raise AgentError(f"the provider's path '{path}' is none: 'POST /name' is needed, below {provider.url}")
+        if provider.key_variable and "{key}" not in provider.key_form:
+            raise AgentError(
+                f"the provider's key_form '{provider.key_form}' has no place for the key: '{{key}}' is needed"
+            )
         read_key(provider)
     return network
 

@@ -183,7 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
             self.connection.shutdown(socket.SHUT_WR)
             # What the agent still sends is read away: closing over it would take the answer from it.
             self.connection.settimeout(LAST_SECONDS)

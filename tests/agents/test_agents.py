@@ -16,7 +16,7 @@ from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.baseline.integration import Baseline
 from evopolicy.agents.contract import AgentContract, check_agent, example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentIntegration, Invocation
+from evopolicy.kernel.ports import AgentIntegration, Invocation, Provider
 from evopolicy.kernel.transcript import Transcript
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -210,6 +210,14 @@ class TestCmaEsContract(AgentContract):
         return load_agent("cma_es", values("cma_es"))
 
 
+class TestCommandWithProviderContract(AgentContract):
+    stream = ("one\n", "two\n")
+
+    def make(self) -> AgentIntegration:
+        provider = {"url": "https://api.example.com/v1", "paths": ["POST /responses"]}
+        return load_agent("command", values("command", argv=["sh", "-c", "{provider_url}"], provider=provider))
+
+
 class TestCommandContract(AgentContract):
     stream = ("one\n", "two\n")
 
@@ -240,6 +248,9 @@ class Broken(Baseline):
             "prompt": {"argv": ("agent", task.prompt)},
             "files": {"files": {"../outside": ""}},
             "secret": {"environment": {"KEY": "sk-0123456789abcdef"}},
+            "home": {"home": {"/etc/login": Path("/etc/login")}},
+            "provider": {"provider": Provider("https://api.example.com", ("POST /chat",))},
+            "path": {"provider": Provider("https://api.example.com", ("/chat",))},
         }
         return replace(invocation, **changes.get(self.rule, {}))
 
@@ -253,7 +264,8 @@ class Broken(Baseline):
     ("rule", "said"),
     [
         ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
-        ("prompt", "128 KiB"), ("files", "outside"), ("secret", "SOME_API_KEY"), ("read", "read raised"),
+        ("prompt", "128 KiB"), ("files", "outside"), ("home", "/etc/login"),
+        ("provider", "not pointed at task.provider_url"), ("path", "no 'POST /name'"), ("secret", "SOME_API_KEY"), ("read", "read raised"),
         ("silent", "neither kept nor counted"),
     ],
 )  # fmt: skip

@@ -110,6 +110,7 @@ def test_only_the_named_paths_and_methods_are_passed_on(serve: Serve, tmp_path: 
         status, _, body = ask(tmp_path, {}, method=method, target=target)
         assert (status, json.loads(body)["error"]["code"]) == (403, "path_refused"), (method, target)
         assert "POST /chat" in json.loads(body)["error"]["message"]
+    assert ask(tmp_path, method="HEAD", target="/")[::2] == (403, b"")
     assert len(upstream.asked) == 1
 
 
