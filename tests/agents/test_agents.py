@@ -265,7 +265,8 @@ class Broken(Baseline):
     [
         ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
         ("prompt", "128 KiB"), ("files", "outside"), ("home", "/etc/login"),
-        ("provider", "not pointed at task.provider_url"), ("path", "no 'POST /name'"), ("secret", "SOME_API_KEY"), ("read", "read raised"),
+        ("provider", "not pointed at task.provider_url"), ("path", "no 'POST /name'"),
+        ("secret", "SOME_API_KEY"), ("read", "read raised"),
         ("silent", "neither kept nor counted"),
     ],
 )  # fmt: skip
