@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from typing import Any, cast, get_type_hints
 
 import msgspec
 
@@ -149,8 +149,19 @@ class RunConfig:
 
 
 def config_from(value: Mapping[str, Any]) -> RunConfig:
-    """A resolved plain config as dataclasses. Raises ConfigError naming the key that is wrong."""
+    """A resolved plain config as dataclasses. Raises ConfigError naming the key that is wrong or that there is not."""
+    _refuse_unknown(value, RunConfig, "")
     try:
         return msgspec.convert(value, RunConfig)
     except msgspec.ValidationError as error:
         raise wrong_type(error, "") from None
+
+
+def _refuse_unknown(value: Mapping[str, Any], kind: type, where: str) -> None:
+    """A misspelt key that is added (`+seeed=1`) must not be a Run under the default."""
+    known = get_type_hints(kind)
+    for key, inner in value.items():
+        if key not in known:
+            raise ConfigError(f"{where}{key}: there is no such key.{did_you_mean(str(key), known)}")
+        if is_dataclass(known[key]) and isinstance(inner, Mapping):
+            _refuse_unknown(inner, cast(type, known[key]), f"{where}{key}.")

@@ -76,7 +76,7 @@ class GymnasiumBenchmark:
     @cached_property
     def spec(self) -> BenchmarkSpec:
         """Built from the Environment's own spaces at first use. Raises BenchmarkError where they do not fit."""
-        env = self.open()
+        env = self._try_out()
         try:
             observation_space = space_from_gymnasium(env.observation_space, f"{self.profile.env_id}: observation")
             action_space = space_from_gymnasium(env.action_space, f"{self.profile.env_id}: action")
@@ -129,6 +129,15 @@ class GymnasiumBenchmark:
         if self._max_steps is not None:
             keywords["max_episode_steps"] = self._max_steps
         return gymnasium.make(self.profile.env_id, **keywords)
+
+    def _try_out(self) -> Any:
+        try:
+            return self.open()
+        except Exception as error:  # foreign code may raise anything
+            said = f"{type(error).__name__}: {error}"
+            if "kwargs" in self._parameters:
+                raise ConfigError(f"benchmark.kwargs: {self.profile.env_id} cannot be made with them: {said}") from error
+            raise BenchmarkError(f"{self.profile.env_id} cannot be made: {said}") from error
 
     def plan(self, split: Split, seed: int) -> Mapping[str, Value]:  # noqa: ARG002
         """Nothing to draw: the seed alone makes the Episode."""
