@@ -136,7 +136,9 @@ class GymnasiumBenchmark:
         except Exception as error:  # foreign code may raise anything
             said = f"{type(error).__name__}: {error}"
             if "kwargs" in self._parameters:
-                raise ConfigError(f"benchmark.kwargs: {self.profile.env_id} cannot be made with them: {said}") from error
+                raise ConfigError(
+                    f"benchmark.kwargs: {self.profile.env_id} cannot be made with them: {said}"
+                ) from error
             raise BenchmarkError(f"{self.profile.env_id} cannot be made: {said}") from error
 
     def plan(self, split: Split, seed: int) -> Mapping[str, Value]:  # noqa: ARG002
