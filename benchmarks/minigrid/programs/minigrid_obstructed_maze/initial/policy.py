@@ -1,0 +1,26 @@
+"""Walks straight on and turns at random; tries at random what can be done with the thing in front."""
+
+import random
+
+TURN_LEFT, TURN_RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
+DOOR, KEY, BALL, BOX = 4, 5, 6, 7
+EMPTY = 1
+
+
+class Wanderer:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def act(self, observation):
+        kind, _, state = observation["image"][3, 5]
+        if kind in (KEY, BALL, BOX) or (kind == DOOR and state != 0):
+            return self.random.choice((TURN_LEFT, TURN_RIGHT, PICKUP, TOGGLE))
+        if kind == EMPTY and self.random.random() < 0.02:
+            return DROP
+        if kind in (EMPTY, DOOR) and self.random.random() < 0.9:
+            return FORWARD
+        return self.random.choice((TURN_LEFT, TURN_RIGHT))
+
+
+def make_policy(context):
+    return Wanderer(context.seed)

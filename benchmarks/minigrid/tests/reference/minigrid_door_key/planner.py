@@ -1,0 +1,123 @@
+"""A map drawn from partial views, and shortest ways over it."""
+
+from heapq import heappop, heappush
+
+LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
+UNSEEN, EMPTY, WALL, FLOOR, DOOR, KEY, BALL, BOX, GOAL, LAVA = range(10)
+OPEN, CLOSED, LOCKED = range(3)
+STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))
+KINDS = {"key": KEY, "ball": BALL, "box": BOX}
+COLORS = {"red": 0, "green": 1, "blue": 2, "purple": 3, "yellow": 4, "grey": 5}
+FREE = (EMPTY, FLOOR, GOAL)
+THINGS = (KEY, BALL, BOX)
+CLEARING = 6
+"""Actions it takes about to pick up what is in the way and lay it aside."""
+
+
+class Map:
+    """Cells by place relative to the start, as (kind, colour, state); the agent's place and what it carries."""
+
+    def __init__(self):
+        self.cells = {}
+        self.place = (0, 0)
+        self.direction = 0
+        self.carried = None
+
+    def front(self, place=None, direction=None):
+        x, y = self.place if place is None else place
+        dx, dy = STEPS[self.direction if direction is None else direction]
+        return x + dx, y + dy
+
+    def see(self, observation, action):
+        """Enter a view; `action` led to it."""
+        image = observation["image"]
+        if action == FORWARD and self.passable(self.front()):
+            self.place = self.front()
+        self.direction = int(observation["direction"])
+        size = image.shape[0]
+        (dx, dy), (x, y) = STEPS[self.direction], self.place
+        for i in range(size):
+            for j in range(size):
+                kind, color, state = (int(part) for part in image[i, j])
+                ahead, right = size - 1 - j, i - size // 2
+                if kind and (ahead or right):
+                    self.cells[x + dx * ahead - dy * right, y + dy * ahead + dx * right] = (kind, color, state)
+        kind, color, _ = (int(part) for part in image[size // 2, size - 1])
+        self.carried = (kind, color) if kind in THINGS else None
+        self.cells.setdefault(self.place, (EMPTY, 0, 0))
+
+    def kind(self, place):
+        return self.cells.get(place, (UNSEEN, 0, 0))[0]
+
+    def passable(self, place):
+        kind, _, state = self.cells.get(place, (UNSEEN, 0, 0))
+        return kind in FREE or (kind == DOOR and state == OPEN)
+
+    def entry_cost(self, place):
+        """Extra Actions to enter a cell that must be opened or cleared first; None where it cannot be."""
+        kind, color, state = self.cells.get(place, (UNSEEN, 0, 0))
+        if kind in FREE or (kind == DOOR and state == OPEN):
+            return 0
+        if kind == DOOR and (state == CLOSED or self.carried == (KEY, color)):
+            return 1
+        if kind in THINGS:
+            return CLEARING + (0 if self.carried is None else CLEARING)
+        return None
+
+    def ways(self):
+        """`{(place, direction): (cost, first Action)}` of all that can be reached.
+
+        The first Action is None where the way begins with an obstacle to clear in front.
+        """
+        start = (self.place, self.direction)
+        found, queue, count = {}, [(0, 0, start, ())], 0
+        while queue:
+            cost, _, state, first = heappop(queue)
+            if state in found:
+                continue
+            found[state] = (cost, first)
+            place, direction = state
+            options = [(1, (place, (direction + 1) % 4), RIGHT), (1, (place, (direction - 1) % 4), LEFT)]
+            ahead = self.front(place, direction)
+            extra = self.entry_cost(ahead)
+            if extra is not None:
+                kind = self.kind(ahead)
+                action = FORWARD if extra == 0 else TOGGLE if kind == DOOR else None
+                options.append((1 + extra, (ahead, direction), action))
+            for price, after, action in options:
+                if after not in found:
+                    count += 1
+                    heappush(queue, (cost + price, count, after, first or (action,)))
+        return found
+
+    def beside(self, place):
+        """The states that look at `place` from a cell next to it."""
+        for direction, (dx, dy) in enumerate(STEPS):
+            yield (place[0] - dx, place[1] - dy), direction
+
+    def fresh(self, place, direction, reach):
+        """Cells never seen that a look from there would show, if only known walls and doors hide them."""
+        return self._visible(*place, *STEPS[direction], reach)
+
+    def _visible(self, x, y, dx, dy, reach):
+        """Unseen cells in a view: light spreads forward and sideways as far as what is known lets it."""
+        half, new = reach // 2, set()
+        lit = {0}
+        for ahead in range(reach):
+            row = set(lit)
+            for sideways, span in ((1, range(-half, half)), (-1, range(half, -half, -1))):
+                for right in span:
+                    if right in row and (ahead == right == 0 or self._clear(x + dx * ahead - dy * right, y + dy * ahead + dx * right)):
+                        row.add(right + sideways)
+            lit = set()
+            for right in row:
+                place = (x + dx * ahead - dy * right, y + dy * ahead + dx * right)
+                if place not in self.cells:
+                    new.add(place)
+                if ahead == right == 0 or self._clear(*place):
+                    lit |= {r for r in (right - 1, right, right + 1) if -half <= r <= half}
+        return new
+
+    def _clear(self, x, y):
+        kind, _, state = self.cells.get((x, y), (UNSEEN, 0, 0))
+        return kind != WALL and not (kind == DOOR and state != OPEN)
