@@ -25,7 +25,8 @@ class Family:
     tasks: Mapping[str, Profile]
     programs: Path
     """Folder with `<slug>/<kind>/policy.py`; see `programs_folder`."""
-    benchmark: type[GymnasiumBenchmark] = GymnasiumBenchmark
+    benchmark: type[GymnasiumBenchmark] | Mapping[str, type[GymnasiumBenchmark]] = GymnasiumBenchmark
+    """Of every task; or by slug, for those that need a class of their own."""
 
     def __call__(
         self,
@@ -42,7 +43,9 @@ class Family:
             parameters["max_steps"] = max_steps
         if kwargs:
             parameters["kwargs"] = dict(kwargs)
-        return self.benchmark(
+        own = self.benchmark
+        make = own if isinstance(own, type) else own.get(task, GymnasiumBenchmark)
+        return make(
             self.tasks[task],
             BenchmarkReference(self.factory, parameters),
             self.programs / task,
