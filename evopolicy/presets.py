@@ -47,7 +47,7 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     chosen = {key: str(option) for key, option in _defaults(primary).items() if key in GROUPS and option is not None}
     fixed: dict[str, Any] = {}
     if protocol is not None:
-        choices, fixed = _protocol(protocol)
+        choices, fixed = _protocol(protocol, _named("benchmark", settings.get("benchmark")))
         chosen.update(choices)
     plain = {key: value for key, value in primary.items() if key in RunConfig.__dataclass_fields__}
     for key, value in settings.items():
@@ -83,8 +83,14 @@ def _group(group: str, value: Any, chosen: Mapping[str, str], fixed: Mapping[str
         return _merge(option(group, value), fixed)
     if not isinstance(value, Mapping):
         raise ConfigError(f"{group}: an option's name or a mapping is needed, found a {type(value).__name__}")
-    named = value.get("name") if group in ("agent", "benchmark", "prompt") else None
-    return _merge(_merge(option(group, str(named) if named else _chosen(group, chosen)), fixed), value)
+    return _merge(_merge(option(group, _named(group, value) or _chosen(group, chosen)), fixed), value)
+
+
+def _named(group: str, value: Any) -> str | None:
+    """The option the setting `value` of `group` names, if it does."""
+    if isinstance(value, Mapping) and group in ("agent", "benchmark", "prompt"):
+        value = value.get("name")
+    return value if isinstance(value, str) and value else None
 
 
 def _chosen(group: str, chosen: Mapping[str, str]) -> str:
@@ -93,9 +99,11 @@ def _chosen(group: str, chosen: Mapping[str, str]) -> str:
     return chosen[group]
 
 
-def _protocol(name: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """The options a protocol chooses, by group, and the single values it fixes."""
+def _protocol(name: str, benchmark: str | None) -> tuple[dict[str, str], dict[str, Any]]:
+    """The options a protocol chooses, by group, and the single values it fixes, some in one Benchmark alone."""
     fixed = option("protocol", name)
+    if (conf_folder() / "protocol" / name / f"{benchmark}.yaml").is_file():
+        fixed = _merge(fixed, {"benchmark": option("protocol", f"{name}/{benchmark}")})
     defaults = _defaults(_read(conf_folder() / "protocol" / f"{name}.yaml"))
     return {key.removeprefix("override /"): str(choice) for key, choice in defaults.items()}, fixed
 

@@ -23,6 +23,18 @@ def test_protocol_means_the_same_with_and_without_hydra(protocol: str) -> None:
     assert ours == composed("agent=cma_es", "benchmark=pendulum", f"protocol={protocol}")
 
 
+@pytest.mark.parametrize("benchmark", ["minigrid_door_key", "minigrid_four_rooms"])
+def test_a_protocol_may_fix_a_value_in_one_benchmark_alone(benchmark: str) -> None:
+    """The paper's runner stopped DoorKey at 1,000 steps."""
+    ours = load_config("paper", agent="random", benchmark=benchmark)
+    assert ours == composed("agent=random", f"benchmark={benchmark}", "protocol=paper")
+    assert ours.benchmark["max_steps"] == (1000 if benchmark == "minigrid_door_key" else None)
+    assert ours.benchmark["out_of_bounds"] == "clip"
+    assert load_config("small", agent="random", benchmark=benchmark).benchmark["max_steps"] is None
+    set_by_user = load_config("paper", agent="random", benchmark={"name": benchmark, "max_steps": 70})
+    assert set_by_user.benchmark["max_steps"] == 70
+
+
 def test_setting_wins_over_what_a_protocol_fixes() -> None:
     config = load_config(
         "paper",

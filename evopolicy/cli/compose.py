@@ -47,12 +47,16 @@ def foreign_conf_folders() -> list[Path]:
 
 
 def group_options(group: str) -> list[str]:
-    """The options of a group that come with evopolicy or an installed distribution; for '' the groups themselves."""
+    """The options of a group that come with evopolicy or an installed distribution; for '' the groups themselves.
+
+    An option may lie in a folder (`paper/random`), but not in one beside an option of its name: that holds its parts.
+    """
     folders = [folder / group for folder in (conf_folder(), *foreign_conf_folders())]
-    found = {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    folders = [folder for folder in folders if folder.is_dir()]
     if not group:
-        return sorted({path.name for path in found if path.is_dir()})
-    return sorted({path.stem for path in found if path.suffix == ".yaml"})
+        return sorted({path.name for folder in folders for path in folder.iterdir() if path.is_dir()})
+    found = {path.relative_to(folder).with_suffix("") for folder in folders for path in folder.rglob("*.yaml")}
+    return sorted(path.as_posix() for path in found if path.parent not in found)
 
 
 def normalize(arguments: Sequence[str]) -> list[str]:

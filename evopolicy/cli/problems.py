@@ -62,8 +62,8 @@ def _missing_option(error: MissingConfigException) -> str:
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     if not group:
         return f"--config-name: {_first_line(error)}"
-    options = error.options or []
-    return f"{group}: '{name}' is unknown.{did_you_mean(name, options)}"
+    options = {*(error.options or []), *group_options(group)}
+    return f"{group}: '{name}' is unknown.{did_you_mean(name, sorted(options))}"
 
 
 def _composition(error: ConfigCompositionException) -> str:

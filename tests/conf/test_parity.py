@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from evopolicy.agents import AGENTS, config_class
 from evopolicy.authoring.discovery import known_benchmarks
 from evopolicy.cli import options, schema
-from evopolicy.cli.compose import plain
+from evopolicy.cli.compose import group_options, plain
 from evopolicy.config import config_from
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.selection import RULES
@@ -27,7 +27,7 @@ GLOBAL = ("experiment", "protocol", "suite")
 
 
 def names(group: str) -> list[str]:
-    return sorted(path.stem for path in (conf_folder() / group).glob("*.yaml"))
+    return group_options(group)
 
 
 def composed(*overrides: str) -> dict[str, object]:
@@ -105,6 +105,14 @@ def test_a_suite_names_benchmarks_that_have_an_option(name: str) -> None:
     assert config.hydra.mode.name == "MULTIRUN"
 
 
+@pytest.mark.parametrize("path", sorted((conf_folder() / "protocol").glob("*/*.yaml")), ids=lambda p: p.stem)
+def test_what_a_protocol_sets_in_one_benchmark_is_of_a_known_protocol_and_benchmark(path: Path) -> None:
+    assert path.parent.name in names("protocol")
+    assert path.stem in names("benchmark")
+    run = as_run(composed("agent=random", f"benchmark={path.stem}", f"protocol={path.parent.name}"))
+    assert yaml.safe_load(path.read_text()).items() <= dict(run.benchmark).items()
+
+
 @pytest.mark.parametrize("name", names("experiment"))
 def test_an_experiment_composes_and_names_its_sweep(name: str) -> None:
     schema.store()
@@ -114,6 +122,15 @@ def test_an_experiment_composes_and_names_its_sweep(name: str) -> None:
     params = config.hydra.sweeper.params
     for group in ("agent", "benchmark"):
         assert set(str(params[group]).split(",")) <= set(names(group))
+
+
+def test_the_papers_random_row_is_of_the_cases_and_seeds_it_was_published_for() -> None:
+    values = composed("experiment=paper/random", "agent=random", "benchmark=minigrid_door_key")
+    run = as_run(values)
+    pool = run.pool
+    assert (pool.kind, pool.cases, pool.policy_seed, pool.assessment) == ("paper", "hash", "case_plus_one", 32)
+    assert (run.selection.rule, run.budget.episodes, values["suite"]) == ("last", 1, "core16")
+    assert run.benchmark["max_steps"] == 1000
 
 
 def test_every_agent_has_an_option_and_every_option_an_agent() -> None:
@@ -147,7 +164,7 @@ def test_a_glob_finds_options_and_no_schema() -> None:
 @pytest.mark.parametrize("path", sorted(conf_folder().rglob("*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_key_of_a_shipped_yaml_is_explained(path: Path) -> None:
     """A comment on the line, or on the lines just above."""
-    if path.parent.name in GLOBAL:
+    if path.relative_to(conf_folder()).parts[0] in GLOBAL:
         assert any(line.startswith("# ") and "@package" not in line for line in path.read_text().splitlines())
         return
     lines = path.read_text().splitlines()

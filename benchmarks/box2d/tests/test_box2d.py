@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 from evopolicy_box2d import TASKS, load
 
+from evopolicy import evaluate
+from evopolicy.api import Result
 from evopolicy.authoring import EpisodeSpec, check_benchmark, rollout, run_program, step_again
+from evopolicy.kernel.pool import paper_hash_case, paper_name
 
 SLOW = "car_racing"
 """It draws every step itself."""
@@ -327,3 +330,46 @@ def test_a_replay_takes_the_recorded_actions(tmp_path: Path) -> None:
     assert len(again) == outcome.length + 1
     assert math.fsum(row.reward for row in again) == pytest.approx(outcome.episode_return)
     assert [a.media_type for a in benchmark.render(episode, tmp_path / "t", tmp_path)] == ["image/gif", "image/png"]
+
+
+# --- the paper's random row, and what hand-written Programs reach ------------------------------------------------
+
+ROW = {"kind": "paper", "cases": "hash", "policy_seed": "case_plus_one", "validation": 0, "assessment": 32}
+
+
+def random_row(task: str, episodes: int) -> Result:
+    """The random Program on the first of the paper's held-out cases, through the engine."""
+    benchmark = {"name": task, "out_of_bounds": "clip"}
+    program = load(task).programs["random"]
+    return evaluate(program, benchmark, split="assessment", episodes=episodes, pool=ROW, selection="last", workers=1)
+
+
+@pytest.mark.slow
+def test_random_reproduces_the_published_row_of_car_racing() -> None:
+    """Minutes: the simulator draws 32,000 pictures."""
+    assert random_row("car_racing", 32).mean == pytest.approx(-29.627216, abs=6e-7)
+
+
+def test_random_walkers_are_the_same_again() -> None:
+    """Chaotic in the platform's floating point, so unlike the published row; but equal here, engine or not."""
+    benchmark = load("bipedal_walker", out_of_bounds="clip")
+    cases = [paper_hash_case(paper_name(benchmark.spec.id), "assessment", index) for index in range(2)]
+    alone = [
+        run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)).episode_return
+        for i, case in enumerate(cases)
+    ]
+    assert [episode.score for episode in random_row("bipedal_walker", 2).episodes] == alone
+
+
+REFERENCE = Path(__file__).parent / "reference"
+REACHED = {"lunar_lander": (8, 230.0), "lunar_lander_continuous": (8, 180.0), "car_racing": (2, 600.0)}
+
+
+@pytest.mark.parametrize(
+    "task", ["lunar_lander", "lunar_lander_continuous", pytest.param("car_racing", marks=pytest.mark.slow)]
+)
+def test_a_hand_written_program_solves_it_through_the_abi(task: str) -> None:
+    episodes, score = REACHED[task]
+    result = evaluate(REFERENCE / task, task, split="assessment", episodes=episodes, workers=1)
+    assert result.measurement.failed == 0
+    assert result.mean >= score

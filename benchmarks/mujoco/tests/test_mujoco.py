@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from evopolicy_mujoco import TASKS, load
 
+from evopolicy import evaluate
+from evopolicy.api import Result
 from evopolicy.authoring import EpisodeSpec, check_benchmark, mujoco_gl, rollout, run_program
+from evopolicy.kernel.pool import paper_hash_case, paper_name
 
 PARAMETRIC = sorted(task for task in TASKS if "parametric" in load(task).programs)
 
@@ -187,22 +189,42 @@ def test_the_first_half_cheetah_programs_are_weak() -> None:
         assert run_program(benchmark, benchmark.programs[name], EpisodeSpec(0, 1, 1)).episode_return < 100
 
 
-# The published random row (arXiv 2607.02440) is the mean over these 32 cases with the policy seed case + 1.
-PUBLISHED = {"reacher": ("gym/reacher5", -43.771999), "pusher": ("gym/pusher5", -147.461739)}
+# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed case + 1.
+PUBLISHED = {"reacher": -43.771999, "pusher": -147.461739}
+ROW = {"kind": "paper", "cases": "hash", "policy_seed": "case_plus_one", "validation": 0, "assessment": 32}
 
 
-def case(name: str, index: int) -> int:
-    digest = hashlib.sha256(f"{name}/heldout/{index:06d}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") % 2**32
+def random_row(task: str, episodes: int) -> Result:
+    """The random Program on the first of the paper's held-out cases, through the engine."""
+    benchmark = {"name": task, "out_of_bounds": "clip"}
+    program = load(task).programs["random"]
+    return evaluate(program, benchmark, split="assessment", episodes=episodes, pool=ROW, selection="last", workers=1)
 
 
 @pytest.mark.parametrize("task", sorted(PUBLISHED))
-def test_random_reproduces_the_published_row(task: str) -> None:
-    name, published = PUBLISHED[task]
+def test_random_reproduces_the_published_row_through_the_engine(task: str) -> None:
+    assert random_row(task, 32).mean == pytest.approx(PUBLISHED[task], abs=6e-7)
+
+
+@pytest.mark.parametrize("task", ["half_cheetah", "ant"])
+def test_what_cannot_match_the_published_row_is_the_same_again(task: str) -> None:
+    """Chaotic in the platform's floating point, so unlike the paper's machine; but equal here, engine or not."""
     benchmark = load(task, out_of_bounds="clip")
-    cases = [case(name, index) for index in range(32)]
-    returns = [
-        run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, seed, seed + 1)).episode_return
-        for i, seed in enumerate(cases)
+    cases = [paper_hash_case(paper_name(benchmark.spec.id), "assessment", index) for index in range(2)]
+    alone = [
+        run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)).episode_return
+        for i, case in enumerate(cases)
     ]
-    assert math.fsum(returns) / 32 == pytest.approx(published, abs=6e-7)
+    assert [episode.score for episode in random_row(task, 2).episodes] == alone
+
+
+# What the hand-written Programs in reference/ reach: that each task can be solved through the ABI, and stays so.
+REFERENCE = Path(__file__).parent / "reference"
+REACHED = {"half_cheetah": 2000.0, "reacher": -6.0}
+
+
+@pytest.mark.parametrize("task", sorted(REACHED))
+def test_a_hand_written_program_solves_it_through_the_abi(task: str) -> None:
+    result = evaluate(REFERENCE / task, task, split="assessment", episodes=4, workers=1)
+    assert result.measurement.failed == 0
+    assert result.mean >= REACHED[task]
