@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from evopolicy.authoring import (
@@ -21,6 +20,7 @@ from evopolicy.authoring import (
     Text,
     Value,
     did_you_mean,
+    programs_folder,
 )
 from evopolicy_minigrid.benchmark import MiniGridBenchmark
 from evopolicy_minigrid.tasks import profile
@@ -37,8 +37,9 @@ class AnyMiniGrid(MiniGridBenchmark):
     def spec(self) -> BenchmarkSpec:
         spec = super().spec
         space = spec.observation_space
-        if isinstance(space, Dict) and isinstance(space.spaces.get("mission"), Text):
-            mission = replace(space.spaces["mission"], examples=self._missions())
+        mission = space.spaces.get("mission") if isinstance(space, Dict) else None
+        if isinstance(space, Dict) and isinstance(mission, Text):
+            mission = replace(mission, examples=self._missions())
             spec = replace(spec, observation_space=Dict({**space.spaces, "mission": mission}))
         return spec
 
@@ -76,7 +77,7 @@ def load_any(
     return AnyMiniGrid(
         _profile(env_id, own, varies, score, task),
         BenchmarkReference("evopolicy_minigrid:load_any", {**parameters, **options}),
-        Path(__file__).parent / "none",
+        programs_folder(__file__) / "minigrid",
         out_of_bounds=out_of_bounds,
         max_steps=max_steps,
         kwargs=kwargs,
@@ -94,8 +95,9 @@ def _survey(env_id: str, kwargs: Mapping[str, Value]) -> tuple[Any, int, bool]:
     if env_id not in gymnasium.registry:
         ids = [name for name in gymnasium.registry if name.startswith(("MiniGrid-", "BabyAI-"))]
         raise ConfigError(f"benchmark.env_id '{env_id}' is not registered in Gymnasium.{did_you_mean(env_id, ids)}")
+    keywords: dict[str, Any] = dict(kwargs)
     try:
-        env = gymnasium.make(env_id, disable_env_checker=True, **dict(kwargs))
+        env = gymnasium.make(env_id, disable_env_checker=True, **keywords)
     except Exception as error:  # foreign code may raise anything
         raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {type(error).__name__}: {error}") from error
     try:
@@ -129,8 +131,9 @@ def _profile(env_id: str, own: int, varies: bool, failure_score: float, task: An
         "is the number of steps taken", f"is the number of steps taken and L is {limit}"
     )
     if failure_score:
-        scoring += f" Where the task ends an Episode with the reward -1, it says so above; failing scores {failure_score:g}."
-        scoring = scoring.replace("scores 0 in it, as much as one that does not solve it", f"scores {failure_score:g} in it")
+        usual, own_score = "scores 0 in it, as much as one that does not solve it", f"scores {failure_score:g} in it"
+        scoring = scoring.replace("their sum: 0 where it is not solved", "their sum: 0 or less where it is not solved")
+        scoring = scoring.replace(usual, own_score)
     return profile(
         "minigrid-" + re.sub(r"[^A-Za-z0-9._-]+", "-", env_id.removeprefix("MiniGrid-")),
         env_id,

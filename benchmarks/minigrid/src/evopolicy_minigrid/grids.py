@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,11 +45,13 @@ class _Look(NamedTuple):
 
 
 def write_grids(results: Sequence[EpisodeResult], folder: Path, *, first: Sequence[int] = ()) -> list[Artifact]:
-    """`episodes/<index>.txt` per traced Episode and `episodes/grids.txt`, the legend; Episodes in `first` before others."""
+    """`episodes/<index>.txt` per traced Episode, those in `first` before others; the legend is `episodes/grids.txt`."""
     place = folder / "episodes"
     place.mkdir(parents=True, exist_ok=True)
     traced = {r.index: r.trace for r in results if r.trace is not None and r.trace.is_file()}
-    spent, left_out, artifacts = 0, [], []
+    left_out: list[int] = []
+    artifacts: list[Artifact] = []
+    spent = 0
     for index in [*(i for i in first if i in traced), *sorted(i for i in traced if i not in first)]:
         if spent >= TOTAL_BYTES:
             left_out.append(index)
@@ -69,7 +72,9 @@ def episode_text(rows: Iterator[TraceRow]) -> str:
     """The views and the map of one Episode."""
     head: list[str] = []
     tail: deque[str] = deque(maxlen=VIEWS - VIEWS // 2)
-    omitted, seen, trail, last = 0, {}, set(), None
+    seen: dict[tuple[int, int], str] = {}
+    trail: set[tuple[int, int]] = set()
+    omitted, last = 0, None
     for look in _looks(rows):
         text = _view_text(look)
         if len(head) < VIEWS // 2:
@@ -146,10 +151,7 @@ def _remember(look: _Look, seen: dict[tuple[int, int], str]) -> None:
                 seen[look.x + int(xs[i, j]), look.y + int(ys[i, j])] = _cell(image[i, j])
 
 
-def _offsets(size: int, _kept: dict[int, Any] = {}) -> Any:  # noqa: B006 (a cache)
-    if size not in _kept:
-        _kept[size] = view_offsets(size)
-    return _kept[size]
+_offsets = lru_cache(view_offsets)
 
 
 def _map_text(seen: Mapping[tuple[int, int], str], trail: set[tuple[int, int]], last: _Look) -> str:

@@ -15,7 +15,7 @@ DIRECTIONS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 def view_offsets(size: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """By direction, how far each cell `image[i, j]` of a view lies from its agent: two arrays (x, y) of (size, size)."""
+    """By direction, how far each cell `image[i, j]` of a view lies from its agent: arrays x and y, (size, size)."""
     i, j = np.indices((size, size))
     ahead, right = size - 1 - j, i - size // 2
     return [(dx * ahead - dy * right, dy * ahead + dx * right) for dx, dy in DIRECTIONS]

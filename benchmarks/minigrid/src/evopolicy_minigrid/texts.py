@@ -36,15 +36,16 @@ ACTIONS = (
     ),
 )
 ACTION_TEXT = """\
-Forward goes one cell ahead where that is empty, floor, goal, lava or an open door; else nothing moves. Keys, balls and \
-boxes can be picked up, one at a time, and dropped only where the cell in front is empty. Toggle opens and closes a door; \
-a locked one opens only while the agent carries a key of its colour, and is then no longer locked; a toggled box is gone \
-and leaves what was in it, if anything. Done changes nothing. An Action that cannot be carried out still costs its step."""
+Forward goes one cell ahead where that is empty, floor, goal, lava or an open door; else nothing moves. Keys, balls \
+and boxes can be picked up, one at a time, and dropped only where the cell in front is empty. Toggle opens and closes \
+a door; a locked one opens only while the agent carries a key of its colour, and is then no longer locked; a toggled \
+box is gone and leaves what was in it, if anything. Done changes nothing. An Action that cannot be carried \
+out still costs its step."""
 
 SCORING = f"""\
-The reward is 0 at every step but the last of a solved Episode, which gives `1 - 0.9 n / {OWN}` where n is the number of \
-steps taken. The score of an Episode is their sum: 0 where it is not solved, else from 0.1 to almost 1, the more the \
-fewer steps it took. A Policy that fails in an Episode scores 0 in it, as much as one that does not solve it."""
+The reward is 0 at every step but the last of a solved Episode, which gives `1 - 0.9 n / {OWN}` where n is the number \
+of steps taken. The score of an Episode is their sum: 0 where it is not solved, else from 0.1 to almost 1, the more \
+the fewer steps it took. A Policy that fails in an Episode scores 0 in it, as much as one that does not solve it."""
 
 COLUMNS = (
     Column("agent_x", "cells", "Column of the grid the agent is in, 0 at the left border."),

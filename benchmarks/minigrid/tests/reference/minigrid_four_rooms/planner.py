@@ -101,21 +101,16 @@ class Map:
 
     def _visible(self, x, y, dx, dy, reach):
         """Unseen cells in a view: light spreads forward and sideways as far as what is known lets it."""
-        half, new = reach // 2, set()
-        lit = {0}
+        half, new, lit = reach // 2, set(), {0}
         for ahead in range(reach):
-            row = set(lit)
+            line = {r: (x + dx * ahead - dy * r, y + dy * ahead + dx * r) for r in range(-half, half + 1)}
+            clear = {r for r, place in line.items() if place == (x, y) or self._clear(*place)}
             for sideways, span in ((1, range(-half, half)), (-1, range(half, -half, -1))):
                 for right in span:
-                    if right in row and (ahead == right == 0 or self._clear(x + dx * ahead - dy * right, y + dy * ahead + dx * right)):
-                        row.add(right + sideways)
-            lit = set()
-            for right in row:
-                place = (x + dx * ahead - dy * right, y + dy * ahead + dx * right)
-                if place not in self.cells:
-                    new.add(place)
-                if ahead == right == 0 or self._clear(*place):
-                    lit |= {r for r in (right - 1, right, right + 1) if -half <= r <= half}
+                    if right in lit and right in clear:
+                        lit.add(right + sideways)
+            new.update(line[right] for right in lit if line[right] not in self.cells)
+            lit = {r for right in lit & clear for r in (right - 1, right, right + 1) if -half <= r <= half}
         return new
 
     def _clear(self, x, y):
