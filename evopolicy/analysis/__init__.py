@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from evopolicy.analysis.published import published_scores
     from evopolicy.analysis.rank import rank_entries, rank_scores
     from evopolicy.analysis.render import render_csv, render_html, render_markdown, render_rich, render_text
+    from evopolicy.analysis.reproduced import RandomCell, random_row, render_random_row
     from evopolicy.analysis.scores import CellScore, check_comparable
     from evopolicy.analysis.tables import EntryRank, RankTable, entry_ranks, rank_table
 
@@ -19,18 +20,21 @@ _HOMES = {
     "EntryRank": "tables",
     "Found": "load",
     "Frames": "frames",
+    "RandomCell": "reproduced",
     "RankTable": "tables",
     "check_comparable": "scores",
     "entry_ranks": "tables",
     "find_runs": "load",
     "load_frames": "load",
     "published_scores": "published",
+    "random_row": "reproduced",
     "rank_entries": "rank",
     "rank_scores": "rank",
     "rank_table": "tables",
     "render_csv": "render",
     "render_html": "render",
     "render_markdown": "render",
+    "render_random_row": "reproduced",
     "render_rich": "render",
     "render_text": "render",
 }
@@ -40,18 +44,21 @@ __all__ = [
     "EntryRank",
     "Found",
     "Frames",
+    "RandomCell",
     "RankTable",
     "check_comparable",
     "entry_ranks",
     "find_runs",
     "load_frames",
     "published_scores",
+    "random_row",
     "rank_entries",
     "rank_scores",
     "rank_table",
     "render_csv",
     "render_html",
     "render_markdown",
+    "render_random_row",
     "render_rich",
     "render_text",
 ]

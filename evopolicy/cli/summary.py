@@ -38,11 +38,12 @@ def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
 
 
 def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
-    """The rank table of every Run in `sources`; False where a record in them cannot be read, each named on stderr.
+    """The rank table of every Run in `sources`, and below it what they reproduce of the paper's random row.
 
+    False where a record in them cannot be read, each named on stderr.
     Raises RecordError where there is nothing to read or what there is cannot be compared.
     """
-    from evopolicy.analysis import find_runs, rank_table, render_rich, render_text
+    from evopolicy.analysis import find_runs, random_row, rank_table, render_random_row, render_rich, render_text
 
     found = find_runs(*sources)
     table = rank_table(found, allow=allow)
@@ -52,6 +53,8 @@ def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
         Console().print(render_rich(table))
     else:
         print(render_text(table, max(shutil.get_terminal_size((120, 24)).columns, 80)), end="")
+    if reproduced := render_random_row(random_row(found)):
+        print(f"\n{reproduced}", end="")
     for unreadable in found.unreadable:
         print(f"left out of the table: {clean(unreadable.reason)}", file=sys.stderr)
     return not found.unreadable
