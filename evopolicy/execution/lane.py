@@ -168,15 +168,15 @@ class Lane:
 
     def check(self, now: float) -> None:
         """Called many times a second: the limits of a Policy that does not answer."""
-        process = self.process
+        process, broke = self.process, None
         if process.ending:
-            broke = process.lingering(now)
+            process.inquire()
+            if process.late(now):
+                self._end(None, f"how the Policy's process ended was not known after {SETUP_SECONDS:.0f} s")
         elif process.local_pid:
             broke = process.overspent(False, self._phase) or process.silent(now, self._phase)
-        else:
-            broke = None
-            if process.late(now):
-                self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s")
+        elif process.late(now):
+            self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s")
         if broke is not None:
             self._break(broke)
 

@@ -16,8 +16,8 @@ import select
 import signal
 import socket
 import sys
-import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,6 +190,8 @@ class Template:
             self._scratches = MadeFolders(request.scratches, lambda name: _tell(control, LEFT + name.encode()))
         self._scratch_of: dict[int, str] = {}
         self._released: set[int] = set()
+        self._waiting: deque[list[int]] = deque()
+        """Wire and output of Episodes for which no scratch folder is free yet."""
         self._pid = os.getpid()
 
     def serve(self) -> None:
@@ -198,16 +200,19 @@ class Template:
         poll.register(self._control.fileno(), select.POLLIN)
         while True:
             # No handler for the ends of children: each of them would have to take it off again.
-            if not poll.poll(_REAP_MS if self._released or self._scratches.busy else None):
+            waits = self._released or self._waiting or self._scratches.busy
+            if not poll.poll(_REAP_MS if waits else None):
                 self._reap()
+                self._fork_waiting()
                 continue
             message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
             if not message:
                 self._end_all()
                 return
             if message[:1] == FORK:
+                self._waiting.append(fds)
                 self._reap()
-                self._fork(*fds)
+                self._fork_waiting()
                 continue
             pid = int.from_bytes(message[1:5], "little")
             if pid not in self._scratch_of:
@@ -226,10 +231,11 @@ class Template:
             while os.wait():
                 pass
 
-    def _fork(self, wire_fd: int, output_fd: int) -> None:
-        while (scratch := self._scratches.take()) is None:
-            time.sleep(_REAP_MS / 1000)
-            self._reap()
+    def _fork_waiting(self) -> None:
+        while self._waiting and (scratch := self._scratches.take()) is not None:
+            self._fork(scratch, *self._waiting.popleft())
+
+    def _fork(self, scratch: str, wire_fd: int, output_fd: int) -> None:
         domain = sandbox.own_domain(self._stage.laid, scratch)
         pid = process.plain_fork()
         if pid == 0:

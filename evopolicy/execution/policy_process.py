@@ -134,8 +134,8 @@ class PolicyProcess:
         return None
 
     def late(self, now: float) -> bool:
-        """Whether it should have been ready by now."""
-        return now - self._asked > SETUP_SECONDS
+        """Whether it should have been ready by now; of one that is ending, whether that should be known."""
+        return now - (self._ending_since or self._asked) > SETUP_SECONDS
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -144,16 +144,18 @@ class PolicyProcess:
         self._ending_since = time.monotonic()
         self.template.ask(self.local_pid)
 
-    def lingering(self, now: float) -> Broke | None:
-        """A process that closed its wire and has not ended; asked for again until it is too long ago to be chance."""
-        if now - self._ending_since > _ENDING_SECONDS:
-            return Broke("protocol", "the Program closed the wire it is asked over")
+    def inquire(self) -> None:
+        """Ask again how it ended."""
         self.template.ask(self.local_pid)
-        return None
 
     def ended(self, how: Ended) -> Broke | None:
-        """What its end means; None while it lives."""
+        """What its end means; None while it lives and its wire is not closed for longer than chance explains.
+
+        Only the template's word counts: one that is slow to speak makes no other end of the same one.
+        """
         if how.alive:
+            if time.monotonic() - self._ending_since > _ENDING_SECONDS:
+                return Broke("protocol", "the Program closed the wire it is asked over")
             return None
         self.local_pid = 0
         limits = self._limits

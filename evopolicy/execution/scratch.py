@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from evopolicy.execution import process
+from evopolicy.execution import process, sandbox
 from evopolicy.execution.folders import remove
 
 _FEW = 16
@@ -147,6 +147,8 @@ class BoundedSlots:
             return
         try:
             process.die_with_parent(parent)
+            # An end of an Episode's wire held here would hide from the worker that the Episode has ended.
+            os.closerange(3, sandbox.OPEN_FILES)
             remove(Path(scratch))
         finally:
             os._exit(os.path.lexists(scratch))

@@ -249,6 +249,23 @@ def test_what_the_template_before_left_is_removed_before_a_folder_is_given_out(t
     assert len(list((tmp_path / "0").iterdir())) == 1
 
 
+def test_what_empties_a_folder_holds_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = slots(tmp_path, 1)
+    scratch = Path(until_free(kept))
+    (scratch / "inner").mkdir()
+    monkeypatch.setattr("evopolicy.execution.scratch.remove", lambda _path: time.sleep(600))
+    ours, theirs = socket.socketpair()
+    try:
+        kept.give_back(str(scratch))
+        assert kept.busy
+        theirs.close()
+        ours.settimeout(60)
+        assert ours.recv(1) == b""  # nobody else has the other end
+    finally:
+        ours.close()
+        kept.end()
+
+
 def test_where_no_bounded_folder_can_be_emptied_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = slots(tmp_path, 1)
     scratch = Path(until_free(kept))
