@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -107,7 +108,7 @@ class LocalAgentLauncher:
         start = _Start(held, task, invocation, network, wanted, read_key(provider))
         _lay(start)
         code, client = (self._client, Path(agent_init.__file__)), str(task.session_command[-1])
-        words = " ".join(f"'{word}'" for word in task.session_command)
+        words = shlex.join(task.session_command)
         if self._isolation == "bubblewrap":
             agent_bubblewrap.lay(held, code, f'exec {words} "$@"')
         else:
@@ -233,8 +234,8 @@ def _lay(start: _Start) -> None:
             shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(source, target)
         except OSError as error:
             raise AgentError(
-                f"the agent's home needs '{source}' as '{name}', which cannot be read ({error.strerror}); log in with"
-                " the agent's own command first"
+                f"the agent's home needs '{source}' as '{name}', which cannot be read ({error.strerror or error}); log"
+                " in with the agent's own command first"
             ) from None
     (held / "stdin").write_text(invocation.stdin, encoding="utf-8")
 
@@ -300,7 +301,8 @@ def _start_attendant(plan: AgentPlan, held: Path, logs: Path) -> subprocess.Pope
     except OSError as error:
         raise ExecutionError(f"no process can be started to attend the agent: {error}") from error
     if not _has_started(attendant):
-        _end(attendant)
+        with attendant:
+            _end(attendant)
         written = (logs / "stderr.log").read_text(errors="replace") if (logs / "stderr.log").exists() else ""
         reason = (written.strip().splitlines() or ["it says nothing"])[-1]
         raise AgentError(f"the agent's sandbox cannot be made: {reason}; `evopolicy doctor` shows what works here")

@@ -60,6 +60,8 @@ def _start(plan: dict[str, object]) -> int:
         return pid
     try:
         os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Ignored by Python, and by whatever it would execute so.
+            signal.signal(number, signal.SIG_DFL)
         argv, environment, folder = plan["argv"], plan["environment"], plan["folder"]
         os.chdir(str(folder))
         os.execvpe(argv[0], argv, environment)  # type: ignore[index, arg-type]

@@ -97,7 +97,8 @@ def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...]) -> None:
         os.setsid()
         process.die_with_parent(attendant)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        # The last two are ignored by every Python: an agent's shell could not take them back.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if plan.sandbox:

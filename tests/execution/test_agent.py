@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,16 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client
 
-LEVELS: list[Isolation] = ["bubblewrap", "landlock", "none"]
+LEVELS = [
+    pytest.param(found.level, marks=pytest.mark.skipif(not found.works, reason=f"{found.level}: {found.detail}"))
+    for found in isolation.probe_all()
+]
 needs_landlock = pytest.mark.skipif(
     not isolation.probe_level("landlock").works, reason="landlock: the probe says it does not work on this machine"
 )
 
 
-def launcher(level: Isolation, **options: int) -> LocalAgentLauncher:
+def launcher(level: Isolation, **options: Any) -> LocalAgentLauncher:
     return LocalAgentLauncher(isolation=level, client=Path(client.__file__), policy_packages=("numpy",), **options)
 
 
@@ -78,7 +82,6 @@ def gone(marker: str) -> bool:
     return False
 
 
-@needs_landlock
 @pytest.mark.parametrize("level", LEVELS)
 def test_agent_works_in_its_workspace_with_its_prompt_and_its_packages(level: Isolation, site: AgentSite) -> None:
     code, out, err = run(
@@ -102,6 +105,18 @@ def test_agent_works_in_its_workspace_with_its_prompt_and_its_packages(level: Is
     assert out.split("\n")[0] == "the prompt True 2.0"
     assert "True" in out and "from a shell" in out and "[0.]" in out
     assert (site.workspace / "program" / "policy.py").read_text() == "x = 1"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_pipe_that_is_closed_ends_who_writes_to_it_as_in_any_shell(level: Isolation, site: AgentSite) -> None:
+    shell = ("/bin/sh", "-c", "yes | head -n 1; trap 'echo caught' PIPE; kill -PIPE $$")
+    process = launcher(level).start(site, lambda _task: Invocation(shell))
+    try:
+        assert process.wait(60) == 0
+    finally:
+        process.stop()
+    assert (site.logs / "stdout.log").read_text() == "y\ncaught\n"
+    assert (site.logs / "stderr.log").read_text() == ""
 
 
 @needs_landlock
@@ -132,14 +147,12 @@ def test_agent_sees_neither_record_nor_simulators_nor_other_processes_nor_networ
     assert "True" not in out
 
 
-@needs_landlock
 @pytest.mark.parametrize("level", LEVELS)
 def test_exit_codes_and_signals_are_told_as_they_are(level: Isolation, site: AgentSite) -> None:
     assert run(level, site, "import sys; sys.exit(7)")[0] == 7
     assert run(level, site, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")[0] == -signal.SIGKILL
 
 
-@needs_landlock
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_an_agent_leaves_behind_is_ended_even_in_its_own_session(level: Isolation, site: AgentSite) -> None:
     marker = f"left-behind-{os.getpid()}-{level}"
@@ -157,7 +170,6 @@ def test_what_an_agent_leaves_behind_is_ended_even_in_its_own_session(level: Iso
     assert alive(marker) == []
 
 
-@needs_landlock
 @pytest.mark.parametrize("level", LEVELS)
 def test_stop_asks_first_and_then_ends_an_agent_that_will_not(level: Isolation, site: AgentSite) -> None:
     polite = """
@@ -224,7 +236,6 @@ def test_no_environment_value_reaches_the_logs(site: AgentSite) -> None:
     assert "SOME_KEY" in json.loads((site.logs / "invocation.json").read_text())["environment"]
 
 
-@needs_landlock
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_killed_host_leaves_no_process_of_its_agent(level: Isolation, site: AgentSite, tmp_path: Path) -> None:
     marker = f"orphan-{os.getpid()}-{level}"

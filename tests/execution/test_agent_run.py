@@ -109,7 +109,7 @@ def ran(tmp_path: Path, level: str, roots: list[str]) -> tuple[Run, dict[str, An
 
 @pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
 def test_an_agent_that_searches_all_it_sees_finds_nothing_and_its_run_is_whole(tmp_path: Path, level: str) -> None:
-    if not isolation.probe_level(level).works:  # type: ignore[arg-type]
+    if not isolation.probe_level(level).works:
         pytest.skip(f"{level}: the probe says it does not work on this machine")
     run, found, printed = ran(tmp_path, level, ["/"])
     assert found == {"words": [], "names": [], "imports": [], "processes": [], "environment": []}
@@ -138,7 +138,7 @@ def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_s
     settings = dict(config(tmp_path, "landlock", []), secret={"file": None, "variable": None})
     settings["agent"] = {**settings["agent"], "provider": provider}
     for level, said in (("landlock", "needs isolation bubblewrap"), ("bubblewrap", "variable 'NO_SUCH_KEY'")):
-        if isolation.probe_level(level).works:  # type: ignore[arg-type]
+        if isolation.probe_level(level).works:
             settings["execution"] = {"isolation": level}
             for start in (build.cell_plan, build.run_cell):
                 with pytest.raises(AgentError, match=said):
