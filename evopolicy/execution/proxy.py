@@ -16,8 +16,9 @@ import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from evopolicy.execution.agent_network import allowed_hosts
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 << 20
 IN_FLIGHT = 16
-"""Requests at the provider at once; further ones are told to come back."""
+"""Requests read or at the provider at once; further ones are told to come back."""
 CONNECTIONS = 64
 """Open at once, tunnels included; further ones are closed."""
 READ_SECONDS = 60.0
@@ -209,19 +210,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response_only(200, "Connection established")
             self.end_headers()
             entry["status"] = 200
-            entry["bytes_up"], entry["bytes"] = carry(self.connection, self.rfile, link, proxy.answer_seconds)
+            self.connection.setblocking(False)
+            # What came along with the request is not the socket's any more.
+            early = cast(BufferedReader, self.rfile).peek()
+            entry["bytes_up"], entry["bytes"] = carry(self.connection, early, link, proxy.answer_seconds)
 
     # --- the reverse proxy -----------------------------------------------------------------------------------------
 
     def _pass_on(self, proxy: Proxy, entry: dict[str, Any]) -> None:
-        body = self._body()
         path, target = pinned(proxy.provider, self.command, self.path)
-        model, body = checked_body(proxy.provider, self.command, body, self.headers.get("Content-Encoding", ""))
-        entry |= {"path": path, "model": model, "bytes_up": len(body)}
+        # Before the body is read: what is held in memory is bounded by it.
         if not proxy.in_flight.acquire(blocking=False):
             raise Turned(429, "too_many", f"more than {IN_FLIGHT} requests at once are too many.", BUSY_SECONDS)
         link: http.client.HTTPConnection | None = None
         try:
+            encoding = self.headers.get("Content-Encoding", "")
+            model, body = checked_body(proxy.provider, self.command, self._body(), encoding)
+            entry |= {"path": path, "model": model, "bytes_up": len(body)}
             _count(proxy)
             link = _link(proxy)
             with _held(proxy, link.sock):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -50,19 +49,6 @@ class Turned(Exception):
         return json.dumps(said).encode()
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A request the proxy passes on."""
-
-    method: str
-    path: str
-    """Below the provider's URL, without the query."""
-    target: str
-    """What the provider is asked for: its own path, and the query without a login."""
-    model: str
-    body: bytes
-
-
 def pinned(provider: Provider, method: str, target: str) -> tuple[str, str]:
     """Path as the agent named it and target as the provider is asked for it. Raises Turned for one not allowed."""
     path, _, query = target.partition("?")
@@ -87,6 +73,10 @@ def checked_body(provider: Provider, method: str, body: bytes, encoding: str) ->
         raise Turned(400, "body_refused", "the body is no JSON that can be checked here.") from None
     if not isinstance(value, dict):
         raise Turned(400, "body_refused", "the body has to be a JSON object.")
+    for name in value:
+        # Some servers read keys whatever their case.
+        if (same := name.lower()) != name and same in ("model", "models", "tools"):
+            raise Turned(400, "body_refused", f"the key '{name}' has to be '{same}'.")
     for name in _named(value):
         refused = next((tool for tool in provider.refused_tools if _plain(name).startswith(_plain(tool))), None)
         if refused:

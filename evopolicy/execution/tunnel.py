@@ -5,51 +5,61 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import Protocol
+import time
 
 LAST_SECONDS = 5.0
 """For what is still on its way to a far end that has said all it had to say."""
 _CHUNK = 1 << 16
 
 
-class _Reader(Protocol):
-    def read1(self, size: int, /) -> bytes: ...
+class _Way:
+    """One way of a tunnel."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.moved = time.monotonic()
+        """When it last carried something."""
 
 
-class _Socket:
-    def __init__(self, source: socket.socket) -> None:
-        self._source = source
+def carry(near: socket.socket, early: bytes, far: socket.socket, seconds: float) -> tuple[int, int]:
+    """Bytes carried from `near` to `far`, after `early` that was read of it already, and back.
 
-    def read1(self, size: int, /) -> bytes:
-        return self._source.recv(size)
-
-
-def carry(near: socket.socket, read_near: _Reader, far: socket.socket, seconds: float) -> tuple[int, int]:
-    """Bytes carried from `near` (read through its buffer `read_near`) to `far`, and back.
-
-    Ends when both ways have ended, soon after `far` has ended its own, or when nothing comes for `seconds`.
+    Ends when both ways have ended, soon after `far` has ended its own, or when nothing comes either way for `seconds`.
     """
     for end in (near, far):
         end.settimeout(seconds)
-    up = [0]
-    upward = threading.Thread(target=_one_way, args=(read_near, far, near, up), name="agent-tunnel", daemon=True)
+    up, down = _Way(), _Way()
+    upward = threading.Thread(target=_one_way, args=(near, early, far, up, down), name="agent-tunnel", daemon=True)
     upward.start()
-    down = [0]
-    _one_way(_Socket(far), near, far, down)
+    _one_way(far, b"", near, down, up)
     upward.join(LAST_SECONDS)
     with contextlib.suppress(OSError):
         near.shutdown(socket.SHUT_RDWR)
     upward.join(LAST_SECONDS)
-    return up[0], down[0]
+    return up.total, down.total
 
 
-def _one_way(source: _Reader, target: socket.socket, other: socket.socket, total: list[int]) -> None:
+def _one_way(source: socket.socket, early: bytes, target: socket.socket, way: _Way, other: _Way) -> None:
     try:
-        while data := source.read1(_CHUNK):
+        data = early or _received(source, other)
+        while data:
             target.sendall(data)
-            total[0] += len(data)
+            way.total += len(data)
+            way.moved = time.monotonic()
+            data = _received(source, other)
         target.shutdown(socket.SHUT_WR)
     except OSError:
-        for end in (target, other):
+        for end in (target, source):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+
+def _received(source: socket.socket, other: _Way) -> bytes:
+    """What comes next. Raises TimeoutError where nothing does and the `other` way is as quiet."""
+    while True:
+        began = time.monotonic()
+        try:
+            return source.recv(_CHUNK)
+        except TimeoutError:
+            if other.moved < began:
+                raise

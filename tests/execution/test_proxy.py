@@ -178,13 +178,15 @@ def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tm
     [
         (b"no json", {}, 400),
         (b"[1]", {}, 400),
+        (b'{"model": "m", "Model": "dear"}', {}, 400),
+        (b'{"Tools": [{"type": "web_search"}]}', {}, 400),
         (b'{"x": NaN}', {}, 400),
         (b"[" * 100_000, {}, 400),
         (b'{"x": ' + b"9" * 5000 + b"}", {}, 400),
         (b"{}", {"Content-Encoding": "gzip"}, 415),
         (b"{}", {"Content-Length": str(proxies.MAX_BODY_BYTES + 1)}, 413),
     ],
-    ids=["text", "list", "nan", "deep", "long", "gzip", "large"],
+    ids=["text", "list", "case", "tools", "nan", "deep", "long", "gzip", "large"],
 )
 def test_a_body_that_cannot_be_checked_is_refused(
     serve: Serve, tmp_path: Path, body: bytes, headers: dict[str, str], status: int
@@ -491,3 +493,26 @@ def test_a_tunnel_leads_to_the_named_hosts_only(serve: Serve, tmp_path: Path) ->
     done = next(line for line in lines if line.get("status") == 200)
     assert done["bytes"] == len(said) and done["bytes_up"] == 26
     assert sum("refused" in line for line in lines) == 5 and other.asked == []
+
+
+def test_a_tunnel_that_is_quiet_one_way_goes_on_while_the_other_is_not(serve: Serve, tmp_path: Path) -> None:
+    heard = threading.Event()
+
+    def answer(link: socket.socket, _: up.Asked) -> None:
+        link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n")
+        for _number in range(16):
+            link.sendall(b".")
+            heard.wait(0.1)
+
+    _, upstream = serve(answer, tunnel=True, answer_seconds=1.0)
+    client = up.Client(tmp_path / "1.sock")
+    client.connect()
+    # Early words of the agent's come along with what asks for the tunnel.
+    asked = f"CONNECT localhost:{upstream.port} HTTP/1.1\r\n\r\n" + "GET /slow HTTP/1.1\r\n\r\n"
+    client.sock.sendall(asked.encode())
+    said = b""
+    while data := client.sock.recv(1000):
+        said += data
+    client.close()
+    assert said.endswith(b"." * 16)
+    assert logged(tmp_path, 1)[0]["bytes_up"] == len("GET /slow HTTP/1.1\r\n\r\n")
