@@ -259,7 +259,7 @@ def memories(level: Any) -> Iterator[Row]:
 
 
 def yardsticks() -> dict[str, float]:
-    """What this machine does by itself: microseconds of a socket round trip between threads, of a fork, of a loop."""
+    """What this machine does by itself: a socket round trip between two threads, and a loop."""
     ours, theirs = socket.socketpair()
     count = 5_000
 

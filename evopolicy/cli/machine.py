@@ -207,7 +207,7 @@ def namespaces(root: Path = Path("/")) -> Iterator[Finding]:
         yield Finding(
             "AppArmor",
             "warn",
-            "takes all rights from the user namespaces of programs it has no profile for (Ubuntu 23.10 and newer)",
+            "takes all rights from the user namespaces of programs it has no profile for (Ubuntu 24.04 and newer)",
             "give bwrap a profile with 'userns' in /etc/apparmor.d, or as root:"
             " sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
         )
@@ -216,7 +216,7 @@ def namespaces(root: Path = Path("/")) -> Iterator[Finding]:
 def _namespace_remedy(root: Path) -> str:
     """By what the kernel's own switches say; a container's profile is what is left."""
     if _read(root / "proc/sys/user/max_user_namespaces") == "0":
-        return "as root: sysctl -w user.max_user_namespaces=15000"
+        return "as root: sysctl -w user.max_user_namespaces=10000"
     if _read(root / "proc/sys/kernel/unprivileged_userns_clone") == "0":
         return "as root: sysctl -w kernel.unprivileged_userns_clone=1"
     if container(root):

@@ -109,7 +109,7 @@ class AgentLimits:
     finish_grace_seconds: float
     """Time to leave by itself once the Session is closed, so that it prints its totals."""
     tokens: int | None = None
-    """Tokens of all kinds, as the agent's own stream tells them while it runs."""
+    """Tokens of all kinds, as the agent's own stream tells them while it runs, and as the Host's proxy counts them."""
     cost_usd: float | None = None
     """US dollars, likewise."""
     requests: int | None = None
