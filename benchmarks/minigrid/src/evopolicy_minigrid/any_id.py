@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +25,7 @@ from evopolicy.authoring import (
 )
 from evopolicy_minigrid.benchmark import MiniGridBenchmark
 from evopolicy_minigrid.tasks import profile
-from evopolicy_minigrid.texts import KEY, LIMIT, LOCKED_DOOR, OWN, SCORING
+from evopolicy_minigrid.texts import KEY, LIMIT, LOCKED_DOOR, OWN, SCORING, actions
 
 _TRIED = 8
 _NAVIGATIONS = {"action": 1, "and": 2, "seq": 4}
@@ -66,14 +67,14 @@ def load_any(
     task, own, varies = _survey(env_id, kwargs or {})
     parameters: dict[str, Value] = {"env_id": env_id}
     if failure_score is not None:
-        if isinstance(failure_score, bool) or not isinstance(failure_score, int | float):
-            raise ConfigError(f"benchmark.failure_score is a number, found {failure_score!r}")
+        number = isinstance(failure_score, int | float) and not isinstance(failure_score, bool)
+        if not number or not math.isfinite(failure_score):
+            raise ConfigError(f"benchmark.failure_score is a finite number, found {failure_score!r}")
         parameters["failure_score"] = float(failure_score)
     options: dict[str, Value] = {"out_of_bounds": out_of_bounds}
     options |= {"max_steps": max_steps} if max_steps is not None else {}
     options |= {"kwargs": dict(kwargs)} if kwargs else {}
-    collides = any(cls.__name__ == "DynamicObstaclesEnv" for cls in type(task).__mro__)
-    score = float(failure_score) if failure_score is not None else -1.0 if collides else 0.0
+    score = float(failure_score) if failure_score is not None else -1.0 if _collides(task) else 0.0
     return AnyMiniGrid(
         _profile(env_id, own, varies, score, task),
         BenchmarkReference("evopolicy_minigrid:load_any", {**parameters, **options}),
@@ -126,14 +127,6 @@ def _own_limit(env: Any, task: Any) -> tuple[int, bool]:
 
 
 def _profile(env_id: str, own: int, varies: bool, failure_score: float, task: Any) -> Profile:
-    limit = f"the Episode's own step limit, which depends on its mission and is at most {OWN}" if varies else OWN
-    scoring = SCORING.replace(f"`1 - 0.9 n / {OWN}`", "`1 - 0.9 n / L`").replace(
-        "is the number of steps taken", f"is the number of steps taken and L is {limit}"
-    )
-    if failure_score:
-        usual, own_score = "scores 0 in it, as much as one that does not solve it", f"scores {failure_score:g} in it"
-        scoring = scoring.replace("their sum: 0 where it is not solved", "their sum: 0 or less where it is not solved")
-        scoring = scoring.replace(usual, own_score)
     return profile(
         "minigrid-" + re.sub(r"[^A-Za-z0-9._-]+", "-", env_id.removeprefix("MiniGrid-")),
         env_id,
@@ -141,13 +134,38 @@ def _profile(env_id: str, own: int, varies: bool, failure_score: float, task: An
         (*KEY, *LOCKED_DOOR),
         title=env_id,
         goal=f"Fulfil the mission each observation of `{env_id}` names, in as few steps as possible.\n\n{_about(task)}",
-        scoring=scoring,
+        scoring=_scoring(varies, failure_score, _collides(task)),
         ending=(
             "**Terminated** when the mission is fulfilled, or can no longer be. **Truncated** after "
             + (f"the Episode's own limit, at most {LIMIT} steps." if varies else f"{LIMIT} steps.")
         ),
         failure_score=failure_score,
+        action_fields=actions(int(task.action_space.n)),
     )
+
+
+def _scoring(varies: bool, failure_score: float, collides: bool) -> str:
+    """The family's text, with what is different in a task of many limits or of collisions."""
+    limit = f"the Episode's own step limit, which depends on its mission and is at most {OWN}" if varies else OWN
+    usual = "scores 0 in it, as much as one that does not solve it"
+    changes = {
+        f"`1 - 0.9 n / {OWN}`": "`1 - 0.9 n / L`",
+        "the number of steps taken.": f"the number of steps taken and L is {limit}.",
+        usual: usual if not failure_score else f"scores {failure_score:g} in it",
+    }
+    if collides:
+        usual_start = "The reward is 0 at every step but"
+        collision = "Moving into an obstacle or a wall ends the Episode with the reward -1."
+        changes[usual_start] = f"{collision} {usual_start}"
+        changes["their sum: 0 where it is not solved"] = "their sum: 0 or -1 where it is not solved"
+    text = SCORING
+    for part, instead in changes.items():
+        text = text.replace(part, instead)
+    return text
+
+
+def _collides(task: Any) -> bool:
+    return any(cls.__name__ == "DynamicObstaclesEnv" for cls in type(task).__mro__)
 
 
 def _about(task: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 FORWARD, PICKUP, DROP, TOGGLE, DONE = 2, 3, 4, 5, 6
-KEY, BALL, GOAL = 5, 6, 8
+KEY = 5
 OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 DIRECTIONS = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -36,10 +36,11 @@ class Progress:
         observation, info = self._env.reset(seed=seed)
         task = self._task
         size = int(observation["image"].shape[0])
-        self._margin = size
-        self._offsets = [(x + size, y + size) for x, y in view_offsets(size)]
-        self._seen = np.zeros((task.width + 2 * size, task.height + 2 * size), bool)
-        self._inside = self._seen[size : size + task.width, size : size + task.height]
+        # A margin around the grid takes what lies outside it; cells are marked by their place in the flat array.
+        seen = np.zeros((task.width + 2 * size, task.height + 2 * size), bool)
+        self._inside, self._seen = seen[size : size + task.width, size : size + task.height], seen.ravel()
+        self._stride = seen.shape[1]
+        self._offsets = [((x + size) * self._stride + y + size).ravel() for x, y in view_offsets(size)]
         self._visited: set[tuple[int, int]] = set()
         self._target = _target(task)
         names = ("bumps", "idle_actions", "objects_taken", "keys_taken", "balls_taken")
@@ -85,12 +86,12 @@ class Progress:
                 counts[f"{carrying.type}s_taken"] += 1
 
     def _columns(self, observation: Any) -> dict[str, Any]:
-        task, image = self._task, observation["image"]
+        task = self._task
         x, y = int(task.agent_pos[0]), int(task.agent_pos[1])
-        kinds = image[:, :, 0]
-        visible = kinds != 0
-        dx, dy = self._offsets[int(task.agent_dir)]
-        self._seen[dx[visible] + x, dy[visible] + y] = True
+        cells = observation["image"].tobytes()
+        kinds = cells[::3]
+        visible = np.frombuffer(kinds, np.uint8).nonzero()[0]
+        self._seen[self._offsets[int(task.agent_dir)][visible] + (x * self._stride + y)] = True
         self._visited.add((x, y))
         carrying = task.carrying
         return {
@@ -99,16 +100,15 @@ class Progress:
             "carried_object": 0 if carrying is None else OBJECTS.index(carrying.type),
             "cells_seen": int(np.count_nonzero(self._inside)),
             "cells_visited": len(self._visited),
-            "key_in_view": int((kinds == KEY).any()),
-            "target_in_view": int(self._target_in_view(image)),
+            "key_in_view": int(KEY in kinds),
+            "target_in_view": int(self._target_in_view(kinds, cells[1::3])),
             **self._counts,
         }
 
-    def _target_in_view(self, image: Any) -> bool:
-        if self._target is None:
+    def _target_in_view(self, kinds: bytes, colors: bytes) -> bool:
+        if self._target is None or self._target[0] not in kinds:
             return False
-        kind, color = self._target
-        return bool(((image[:, :, 0] == kind) & (image[:, :, 1] == color)).any())
+        return self._target in zip(kinds, colors, strict=True)
 
 
 def _target(task: Any) -> tuple[int, int] | None:

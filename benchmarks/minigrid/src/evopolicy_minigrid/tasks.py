@@ -7,7 +7,6 @@ from typing import Any
 from evopolicy.authoring import Episode, Measure, Profile
 from evopolicy_minigrid.texts import (
     ACTION_TEXT,
-    ACTIONS,
     COLUMNS,
     EXPLORED,
     KEY,
@@ -18,6 +17,7 @@ from evopolicy_minigrid.texts import (
     SOLVED,
     STEPS_TO_SOLVE,
     TARGET_SEEN,
+    actions,
     first_step,
     happened,
     subgoals,
@@ -36,7 +36,7 @@ def profile(slug: str, env_id: str, max_steps: int, measures: tuple[Measure, ...
     fields: dict[str, Any] = {
         "scoring": SCORING,
         "observation_text": OBSERVATION,
-        "action_fields": ACTIONS,
+        "action_fields": actions(),
         "action_text": ACTION_TEXT,
         "failure_score": 0.0,
         **texts,

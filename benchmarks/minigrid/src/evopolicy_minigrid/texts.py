@@ -25,16 +25,23 @@ integers; with the usual size of 7 the agent itself is at `image[3, 6]`, the cel
 
 The place of the agent in the grid is not given."""
 
-ACTIONS = (
-    Field(
-        "action",
-        "",
-        0,
-        6,
-        "0 turn left, 1 turn right, 2 move forward, 3 pick up what is in front, 4 drop what is carried to the front, "
-        "5 toggle what is in front, 6 done.",
-    ),
+_ACTIONS = (
+    "turn left",
+    "turn right",
+    "move forward",
+    "pick up what is in front",
+    "drop what is carried to the front",
+    "toggle what is in front",
+    "done",
 )
+
+
+def actions(count: int = len(_ACTIONS)) -> tuple[Field, ...]:
+    """The Action's field, of a task that has the first `count` of them."""
+    meaning = ", ".join(f"{i} {name}" for i, name in enumerate(_ACTIONS[:count]))
+    return (Field("action", "", 0, count - 1, f"{meaning}."),)
+
+
 ACTION_TEXT = """\
 Forward goes one cell ahead where that is empty, floor, goal, lava or an open door; else nothing moves. Keys, balls \
 and boxes can be picked up, one at a time, and dropped only where the cell in front is empty. Toggle opens and closes \

@@ -32,11 +32,11 @@ class Wanderer:
         image = observation["image"]
         kind, _, state = (int(part) for part in image[3, 5])
         carries = int(image[3, 6, 0]) in (KEY, BALL, BOX)
-        if kind in (KEY, BALL, BOX) and not carries and self.chance(PARAMETERS["pick_up"]):
+        if kind in (KEY, BALL, BOX) and not carries and self.chance(2 * PARAMETERS["pick_up"]):
             return PICKUP
-        if (kind == BOX or (kind == DOOR and state != 0)) and self.chance(PARAMETERS["toggle"]):
+        if (kind == BOX or (kind == DOOR and state != 0)) and self.chance(2 * PARAMETERS["toggle"]):
             return TOGGLE
-        if kind == EMPTY and carries and self.chance(PARAMETERS["drop"] - 4):
+        if kind == EMPTY and carries and self.chance(2 * PARAMETERS["drop"]):
             return DROP
         ahead = PARAMETERS["inertia"] if kind in (EMPTY, GOAL) or (kind == DOOR and state == 0) else -100.0
         pulls = [self.pull(image, slice(0, 3)), self.pull(image, slice(4, 7)), ahead + self.pull(image, slice(3, 4))]
