@@ -70,7 +70,7 @@ def render_random_row(cells: Sequence[RandomCell]) -> str:
         ["published", *align([_number(cell.published) for cell in cells])],
         ["measured", *align([_number(cell.measured) for cell in cells])],
         ["± (1 s.e.)", *align(["" if (e := cell.standard_error) is None else f"{e:.2f}" for cell in cells])],
-        ["difference", *align(["equal" if cell.equal else f"{cell.difference:+.{DECIMALS}f}" for cell in cells])],
+        ["difference", *("equal" if cell.equal else f"{cell.difference:+.{DECIMALS}f}" for cell in cells)],
     ]
     widths = [max(map(len, column)) for column in columns]
     lines = []

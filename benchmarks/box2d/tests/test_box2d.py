@@ -157,6 +157,16 @@ def test_a_lander_that_falls_crashes_and_says_how_hard() -> None:
     assert outcome.measures["final_legs_down"] in (0, 1, 2)
 
 
+def test_a_lander_that_burns_without_end_scores_more_than_one_that_fails() -> None:
+    for task, action in (("lunar_lander", 2), ("lunar_lander_continuous", [1.0, 1.0])):
+        benchmark = load(task)
+        returns = [
+            rollout(benchmark, EpisodeSpec(0, seed, 1), lambda _, a=action: a).episode_return for seed in range(8)
+        ]
+        assert min(returns) > benchmark.spec.failure_score
+        assert min(returns) < -600
+
+
 def test_fuel_costs_what_the_text_says() -> None:
     discrete, continuous = load("lunar_lander"), load("lunar_lander_continuous")
     assert rollout(discrete, EpisodeSpec(0, 1, 1), lambda _: 2, steps=10).measures["fuel_reward"] == pytest.approx(-3)

@@ -97,8 +97,8 @@ _SCORING = (
     "step before, where `distance` is `sqrt(x^2 + y^2)` and `speed` is `sqrt(x_velocity^2 + y_velocity^2)` in the "
     "units of the observation; less {fuel}. The step that ends an Episode gives only 100 where the lander has come to "
     "rest, or -100 where it crashed or left the area. The score of an Episode is the sum. A Policy that fails in an "
-    "Episode scores at most -1000 in it. There is no least sum, since spinning and flying away cost without limit; to "
-    "fall like a stone costs about -100 to -500."
+    "Episode scores at most -4000 in it, less than burning the main engine without end costs; there is no least sum, "
+    "since spinning and flying away cost without limit."
 )
 _ENDING = (
     "**Terminated** when the body (not the legs) touches the ground, when it is 10 m or more to the side of the pad's "
@@ -148,7 +148,7 @@ LUNAR_LANDER = Profile(
     goal=_GOAL.format(side=f"{_TURNS}, by about 0.05 m/s and 0.1 rad/s a step; one engine acts at a time."),
     scoring=_SCORING.format(fuel="0.3 where the main engine and 0.03 where a side engine burned"),
     ending=_ENDING,
-    failure_score=-1000.0,
+    failure_score=-4000.0,
     observation_fields=_FIELDS,
     observation_text=_OBSERVATION,
     action_fields=(
@@ -175,7 +175,7 @@ LUNAR_LANDER_CONTINUOUS = Profile(
         fuel="0.3 times the main engine's power (0.5 to 1 where it burns) and 0.03 times the side engine's"
     ),
     ending=_ENDING,
-    failure_score=-1000.0,
+    failure_score=-4000.0,
     observation_fields=_FIELDS,
     observation_text=_OBSERVATION,
     action_fields=(
