@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,25 @@ LIMITS = Limits(
 )
 
 LEVELS: tuple[Isolation, ...] = tuple(found.level for found in isolation.probe_all() if found.works)
+
+
+def alive(marker: str) -> list[int]:
+    """Processes of this machine that have `marker` in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def becomes(what: Callable[[], object]) -> bool:
+    """Whether `what` comes true while anyone would still wait for it."""
+    for _ in range(300):
+        if what():
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from evopolicy.execution.agent import LocalAgentLauncher
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client
+from tests.execution.conftest import alive, becomes
 
 LEVELS = [
     pytest.param(found.level, marks=pytest.mark.skipif(not found.works, reason=f"{found.level}: {found.detail}"))
@@ -60,26 +60,6 @@ def run(level: Isolation, site: AgentSite, text: str, **fields: object) -> tuple
     finally:
         process.stop()
     return code, (site.logs / "stdout.log").read_text(), (site.logs / "stderr.log").read_text()
-
-
-def alive(marker: str) -> list[int]:
-    """Processes whose command line or environment holds `marker`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def gone(marker: str) -> bool:
-    for _ in range(300):
-        if not alive(marker):
-            return True
-        time.sleep(0.1)
-    return False
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -262,12 +242,8 @@ def test_a_killed_host_leaves_no_process_of_its_agent(level: Isolation, site: Ag
     )
     killed = subprocess.Popen([sys.executable, str(host)])
     try:
-        for _ in range(300):
-            if alive(marker) and "ready" in (site.logs / "stdout.log").read_text():
-                break
-            time.sleep(0.1)
-        assert alive(marker)
+        assert becomes(lambda: alive(marker) and "ready" in (site.logs / "stdout.log").read_text())
     finally:
         killed.kill()
         killed.wait()
-    assert gone(marker)
+    assert becomes(lambda: not alive(marker))

@@ -20,6 +20,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.feedback import copy_feedback
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation
 from evopolicy.session import client
+from tests.execution.conftest import alive, becomes
 
 pytestmark = pytest.mark.skipif(
     not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
@@ -76,23 +77,6 @@ def run(site: AgentSite, text: str, **fields: Any) -> str:
         code = process.wait(60)
     assert (code, (site.logs / "stderr.log").read_text()) == (0, "")
     return (site.logs / "stdout.log").read_text()
-
-
-def marked(marker: str) -> bool:
-    """Whether a process of this machine has `marker` in its command line."""
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
-                return True
-    return False
-
-
-def becomes(what: Callable[[], bool]) -> bool:
-    for _ in range(300):
-        if what():
-            return True
-        time.sleep(0.1)
-    return False
 
 
 # --- what it sees ----------------------------------------------------------------------------------------------------
@@ -318,8 +302,8 @@ def test_a_daemon_forked_twice_ends_with_its_agent(site: AgentSite) -> None:
         time.sleep(600)
         """
     with started(site, text):
-        assert becomes(lambda: marked(marker))
-    assert not marked(marker)
+        assert becomes(lambda: alive(marker))
+    assert not alive(marker)
 
 
 @pytest.mark.parametrize("victim", ["host", "attendant"])
@@ -350,9 +334,9 @@ def test_a_killed_host_or_attendant_leaves_nothing(site: AgentSite, tmp_path: Pa
     assert host.stdout is not None
     try:
         attendant = int(host.stdout.readline())
-        assert becomes(lambda: marked(marker))
+        assert becomes(lambda: alive(marker))
         os.kill(host.pid if victim == "host" else attendant, 9)
-        assert becomes(lambda: not marked(marker))
+        assert becomes(lambda: not alive(marker))
     finally:
         host.kill()
         host.wait()
