@@ -235,19 +235,21 @@ def test_random_reproduces_the_published_row_through_the_engine(task: str) -> No
 
 # What the hand-written Programs in reference/ reach: that each task can be solved through the ABI, and stays so.
 REACHED = {
-    "minigrid_door_key": 0.96,
-    "minigrid_key_corridor": 0.88,
-    "minigrid_four_rooms": 0.55,
-    "minigrid_obstructed_maze": 0.9,
+    "minigrid_door_key": (3, 0.96),
+    "minigrid_key_corridor": (4, 0.88),
+    "minigrid_four_rooms": (8, 0.55),
+    "minigrid_obstructed_maze": (4, 0.9),
 }
+"""Held-out Episodes and the mean score on them; more where scores differ much from Episode to Episode."""
 
 
 @pytest.mark.parametrize("task", sorted(REACHED))
 def test_a_planner_solves_it_through_the_abi(task: str) -> None:
-    result = evaluate(REFERENCE / task, task, split="assessment", episodes=6, workers=1)
+    count, enough = REACHED[task]
+    result = evaluate(REFERENCE / task, task, split="assessment", episodes=count, workers=1)
     assert result.measurement.failed == 0
     assert all(episode.outcome.measures["solved"] for episode in result.episodes)
-    assert result.mean >= REACHED[task]
+    assert result.mean >= enough
 
 
 def test_every_task_has_the_same_planner() -> None:

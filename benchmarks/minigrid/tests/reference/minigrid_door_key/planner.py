@@ -99,6 +99,22 @@ class Map:
         """Cells never seen that a look from there would show, if only known walls and doors hide them."""
         return self._visible(*place, *STEPS[direction], reach)
 
+    def frontier(self):
+        """Cells never seen next to one that light passes: the first new cell of any look is one of them."""
+        near = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy]
+        clear = [place for place in self.cells if self.kind(place) == DOOR or self._clear(*place)]
+        return {(x + dx, y + dy) for x, y in clear for dx, dy in near} - self.cells.keys()
+
+    def looks_at(self, place, direction, cells, reach):
+        """Whether any of `cells` lies in the square a look takes in."""
+        (x, y), (dx, dy) = place, STEPS[direction]
+        for other_x, other_y in cells:
+            ahead = (other_x - x) * dx + (other_y - y) * dy
+            right = (other_y - y) * dx - (other_x - x) * dy
+            if 0 <= ahead < reach and abs(right) <= reach // 2:
+                return True
+        return False
+
     def _visible(self, x, y, dx, dy, reach):
         """Unseen cells in a view: light spreads forward and sideways as far as what is known lets it."""
         half, new, lit = reach // 2, set(), {0}

@@ -113,11 +113,11 @@ class Planner:
 
     def explore(self):
         """To the look that shows most for its cost."""
-        best, chosen = 0.0, None
+        best, chosen, frontier = 0.0, None, self.map.frontier()
         for cost, state in sorted((cost, state) for state, (cost, _) in self.ways.items()):
             if best > self.reach**2 / (cost + HURRY):
                 break
-            if self.map.kind(state[0]) in THINGS:
+            if self.map.kind(state[0]) in THINGS or not self.map.looks_at(*state, frontier, self.reach):
                 continue
             value = len(self.map.fresh(*state, self.reach)) / (cost + HURRY)
             if value > best:
