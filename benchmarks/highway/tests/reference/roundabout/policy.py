@@ -51,5 +51,5 @@ class Yield:
         return radius * math.cos(angle), radius * math.sin(angle)
 
 
-def make_policy(context):
+def make_policy(_context):
     return Yield()

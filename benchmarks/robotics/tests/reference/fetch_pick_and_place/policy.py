@@ -12,7 +12,7 @@ class PickAndPlace:
 
     def act(self, observation):
         seen = observation["observation"]
-        gripper, offset, fingers = seen[:3], seen[6:9], seen[9:11]
+        offset, fingers = seen[6:9], seen[9:11]
         beside = float(np.linalg.norm(offset[:2]))
         if self.shut and float(np.linalg.norm(offset)) > 0.05:  # lost it
             self.shut = 0
@@ -30,5 +30,5 @@ class PickAndPlace:
         return np.append(np.clip(gain * way / 0.05, -1, 1), fingers).astype(np.float32)
 
 
-def make_policy(context):
+def make_policy(_context):
     return PickAndPlace()

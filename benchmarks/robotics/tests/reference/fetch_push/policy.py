@@ -47,7 +47,10 @@ class Push:
         turn = np.sign(offset[0] * (target - block)[1] - offset[1] * (target - block)[0]) or 1.0
         angle = turn * 0.7
         rotated = np.array(
-            [np.cos(angle) * offset[0] - np.sin(angle) * offset[1], np.sin(angle) * offset[0] + np.cos(angle) * offset[1]]
+            [
+                np.cos(angle) * offset[0] - np.sin(angle) * offset[1],
+                np.sin(angle) * offset[0] + np.cos(angle) * offset[1],
+            ]
         )
         return block + rotated / radius * max(CLEAR, min(radius, 0.1))
 
@@ -55,5 +58,5 @@ class Push:
         return np.append(np.clip(GAIN * (target - gripper) / 0.05, -1, 1), 0.0).astype(np.float32)
 
 
-def make_policy(context):
+def make_policy(_context):
     return Push()

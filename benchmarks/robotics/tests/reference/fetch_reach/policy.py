@@ -9,5 +9,5 @@ class Reach:
         return np.append(np.clip(20 * way, -1, 1), 0.0).astype(np.float32)
 
 
-def make_policy(context):
+def make_policy(_context):
     return Reach()
