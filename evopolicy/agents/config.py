@@ -11,6 +11,9 @@ import msgspec
 from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
 from evopolicy.kernel.ports import AgentIdentity
 
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""Linux starts no process with a longer argument."""
+
 
 @dataclass(frozen=True)
 class AgentConfig:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from evopolicy.agents.config import MAX_ARGUMENT_BYTES
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentIntegration, AgentTask, Invocation
 from evopolicy.kernel.transcript import Transcript
@@ -15,8 +16,6 @@ from evopolicy.kernel.values import ValueRefused, public
 
 PROGRAMS = ("initial", "random", "parametric")
 EXAMPLE_URL = "http://127.0.0.1:8100"
-MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""Linux starts no process with a longer argument."""
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 GARBAGE: tuple[str, ...] = (
     "",
@@ -108,7 +107,8 @@ def check_invocation(integration: AgentIntegration) -> None:
     elsewhere = integration.invoke(example_task(resumed=True, seed=0, provider_url="https://elsewhere.example.com"))
     _rule(elsewhere.provider == invocation.provider, "provider: it differs by task")
     if invocation.provider is not None:
-        _check_provider(invocation)
+        said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
+        _rule(any(EXAMPLE_URL in text for text in said), "provider: its program is not pointed at task.provider_url")
 
 
 def _check_arguments(invocation: Invocation) -> None:
@@ -120,18 +120,6 @@ def _check_arguments(invocation: Invocation) -> None:
     for name, secret in os.environ.items():
         if _SECRET.search(name.upper()) and len(secret) >= 12:
             _rule(not any(secret in text for text in said), f"the value of {name} is in the invocation")
-
-
-def _check_provider(invocation: Invocation) -> None:
-    """What it has to reach can be reached by the Host's proxy, which its program is pointed at."""
-    provider = invocation.provider
-    assert provider is not None
-    _rule(bool(re.fullmatch(r"https?://[^\s?#]+", provider.url)), f"provider: '{provider.url}' is no base URL")
-    _rule(bool(provider.paths), "provider: it names no path that may be asked")
-    for path in provider.paths:
-        _rule(bool(re.fullmatch(r"[A-Z]+ /[^\s?#]*", path)), f"provider: '{path}' is no 'POST /name'")
-    said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
-    _rule(any(EXAMPLE_URL in text for text in said), "provider: its program is not pointed at task.provider_url")
 
 
 def check_garbage(integration: AgentIntegration) -> None:

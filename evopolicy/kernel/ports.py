@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from evopolicy.kernel.benchmark import EpisodeSpec
+from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.evaluation import CheckReport, EpisodeResult
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.transcript import Transcript
@@ -133,7 +136,10 @@ HOSTED_TOOLS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Provider:
-    """The API an agent's model is asked through, and what of it the Host lets through."""
+    """The API an agent's model is asked through, and what of it the Host lets through.
+
+    Raises ConfigError for one that could never be asked.
+    """
 
     url: str
     """Base of every request: 'https://api.example.com/v1'. `http` is for a model server of one's own."""
@@ -153,6 +159,31 @@ class Provider:
     """`name:port` the agent may connect to at `allowlist`; empty: that of `url`."""
     retry_after_seconds: float | None = None
     """Said to the agent with a 429 that does not say when to come back."""
+
+    def __post_init__(self) -> None:
+        if not _is_base_url(self.url):
+            raise ConfigError(
+                f"provider.url: '{self.url}' is no base URL: 'https://name/path' is needed, without login or query"
+            )
+        if not self.paths:
+            raise ConfigError(f"provider.paths: names nothing that may be asked: 'POST /name', below {self.url}")
+        for path in self.paths:
+            if not re.fullmatch(r"[A-Z]+ /[^\s?#]*", path):
+                raise ConfigError(f"provider.paths: '{path}' is none: 'POST /name' is needed, below {self.url}")
+        if self.key_variable and "{key}" not in self.key_form:
+            raise ConfigError(
+                f"provider.key_form: '{self.key_form}' has no place for the key: '{{key}}' is needed in it"
+            )
+
+
+def _is_base_url(url: str) -> bool:
+    try:
+        split = urlsplit(url)
+        named = bool(split.hostname) and split.port != 0  # `port` raises where it is no number
+    except ValueError:
+        return False
+    plain = bool(re.fullmatch(r"https?://[^\s?#@]+", url))
+    return plain and named
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,6 @@ class Broken(Baseline):
             "secret": {"environment": {"KEY": "sk-0123456789abcdef"}},
             "home": {"home": {"/etc/login": Path("/etc/login")}},
             "provider": {"provider": Provider("https://api.example.com", ("POST /chat",))},
-            "path": {"provider": Provider("https://api.example.com", ("/chat",))},
         }
         return replace(invocation, **changes.get(self.rule, {}))
 
@@ -265,7 +264,7 @@ class Broken(Baseline):
     [
         ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
         ("prompt", "128 KiB"), ("files", "outside"), ("home", "/etc/login"),
-        ("provider", "not pointed at task.provider_url"), ("path", "no 'POST /name'"),
+        ("provider", "not pointed at task.provider_url"),
         ("secret", "SOME_API_KEY"), ("read", "read raised"),
         ("silent", "neither kept nor counted"),
     ],

@@ -335,21 +335,3 @@ def test_a_missing_key_is_named_by_its_variable(value: str | None, monkeypatch: 
         monkeypatch.setenv("NO_SUCH_KEY", value)
     with pytest.raises(AgentError, match="variable 'NO_SUCH_KEY'"):
         agent_network.check("bubblewrap", "proxy", replace(NEEDS, key_variable="NO_SUCH_KEY"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"paths": ("/chat",)}, "'POST /name' is needed"), ({"paths": ("POST /chat?x=1",)}, "'POST /name' is needed"),
-        ({"key_variable": "PATH", "key_form": "Bearer"}, "no place for the key"),
-    ],
-)  # fmt: skip
-def test_a_provider_that_could_never_be_asked_is_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(AgentError, match=said):
-        agent_network.check("bubblewrap", "proxy", replace(NEEDS, **changes))
-
-
-@pytest.mark.parametrize("url", ["", "api.example.com", "ftp://example.com", "https://", "https://x/?a=b"])
-def test_a_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(AgentError, match="'https://name/path' is needed"):
-        agent_network.check("bubblewrap", "proxy", replace(NEEDS, url=url))

@@ -25,6 +25,7 @@ from tests.execution import upstream as up
 
 KEY = "sk-the-real-key-0123456789"
 NO_LIMITS = AgentLimits(None, None, 0)
+EXAMPLE = Provider("https://api.example.com/v1", ("POST /chat", "GET /models"), key_variable="KEY")
 Serve = Callable[..., tuple[Proxy, Any]]
 
 
@@ -438,7 +439,7 @@ def test_the_log_holds_no_key_no_header_and_no_text(serve: Serve, tmp_path: Path
 def test_a_long_path_holds_a_socket(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
-    proxy = Proxy(Provider("http://127.0.0.1:1", ()), "", folder / "proxy.sock", tmp_path, limits=NO_LIMITS)
+    proxy = Proxy(replace(EXAMPLE, url="http://127.0.0.1:1"), "", folder / "proxy.sock", tmp_path, limits=NO_LIMITS)
     assert (folder / "proxy.sock").is_socket()
     proxy.close()
 

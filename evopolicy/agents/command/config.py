@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evopolicy.agents.config import AgentConfig
+from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports import Provider
-
-MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""Linux starts no process with a longer argument."""
 
 
 @dataclass(frozen=True)
