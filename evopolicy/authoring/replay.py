@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from evopolicy.authoring.graphics import mujoco_gl, settings
 from evopolicy.kernel.benchmark import Benchmark, Environment, EpisodeSpec
@@ -15,7 +17,7 @@ from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.evaluation import Outcome
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.policy import BoundPolicy, PolicyContext, bind
-from evopolicy.kernel.spaces import cast_action
+from evopolicy.kernel.spaces import Box, Space, cast_action
 from evopolicy.kernel.trace import TraceRow, TraceWriter, read_trace
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ WIDTH = 320
 SHEET_WIDTH = 200
 _SHEET_COLUMNS = 5
 _LINE = 16
+_LEAST_PICTURE = 64
 
 
 class Frame(NamedTuple):
@@ -162,6 +165,9 @@ def _frames(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trace: Path) ->
     if length < 0:
         return
     wanted = set(chosen_steps(length, FRAMES))
+    if _is_picture(benchmark.spec.observation_space):
+        yield from _seen(trace, wanted)
+        return
     with ExitStack() as stack:
         stack.enter_context(settings(SDL_VIDEODRIVER="dummy", PYGAME_HIDE_SUPPORT_PROMPT="1"))
         env = benchmark.open(render_mode="rgb_array", **benchmark.profile.drawing)
@@ -177,6 +183,31 @@ def _frames(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trace: Path) ->
             if row.step in wanted:
                 picture = Image.fromarray(env.render()).convert("RGB")
                 yield Frame(picture, f"step {row.step}  return {total:.4g}")
+
+
+def _is_picture(space: Space) -> bool:
+    """An image a person sees something in; a grid of a few cells is none."""
+    return (
+        isinstance(space, Box)
+        and space.dtype == np.uint8
+        and len(space.shape) == 3
+        and space.shape[2] == 3
+        and (min(space.shape[:2]) >= _LEAST_PICTURE)
+    )
+
+
+def _seen(trace: Path, wanted: Collection[int]) -> Iterator[Frame]:
+    """What the Policy itself saw, enlarged: nothing is stepped or drawn again, which may take longer than the score."""
+    from PIL import Image
+
+    total = 0.0
+    for row in read_trace(trace):
+        total += row.reward
+        if row.step in wanted and row.observation is not None:
+            picture = Image.fromarray(row.observation)
+            times = max(1, WIDTH // picture.width)
+            size = (picture.width * times, picture.height * times)
+            yield Frame(picture.resize(size, Image.Resampling.NEAREST), f"step {row.step}  return {total:.4g}")
 
 
 def _draws_with_mujoco(env: Any) -> bool:

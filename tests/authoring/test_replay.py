@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from evopolicy.authoring import (
     Outcome,
     PolicyFailure,
     Profile,
+    TraceRow,
+    TraceWriter,
+    box,
     graphics,
     read_trace,
     replay,
@@ -63,6 +67,26 @@ def test_a_replay_is_an_animation_and_a_contact_sheet(tmp_path: Path) -> None:
         assert 1 < getattr(animation, "n_frames", 1) <= FRAMES
     with Image.open(artifacts[1].path) as sheet:
         assert sheet.size[0] == 5 * 80
+
+
+def test_where_the_policy_sees_pictures_the_replay_is_made_of_them_without_stepping_again(tmp_path: Path) -> None:
+    class Seeing(GymnasiumBenchmark):
+        def open(self, **options: Any) -> Any:
+            raise AssertionError(f"nothing is to be drawn again, with {options}")
+
+    benchmark = Seeing(toy().profile, BenchmarkReference("nowhere:load"))
+    benchmark.spec = replace(toy().spec, observation_space=box(0, 255, (96, 80, 3), "uint8"))  # type: ignore[misc]
+    with TraceWriter(tmp_path / "t") as writer:
+        for step in range(3):
+            picture = np.full((96, 80, 3), 100 * step, np.uint8)
+            writer.write(TraceRow(step, picture, [0.0] if step else None, 1.0, False, False, {}))
+    animated, sheet = benchmark.render(EPISODE, tmp_path / "t", tmp_path)
+    with Image.open(animated.path) as frames:
+        assert frames.n_frames == 3
+        assert frames.width > 240, "enlarged"
+        frames.seek(2)
+        assert frames.convert("RGB").getpixel((50, 200)) == pytest.approx((200, 200, 200), abs=4)
+    assert sheet.name == "replays/0007.png"
 
 
 def test_the_end_is_drawn_and_never_stepped_past(tmp_path: Path) -> None:
