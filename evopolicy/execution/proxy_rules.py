@@ -98,21 +98,23 @@ def _model(provider: Provider, body: Mapping[str, Any]) -> str:
 
 
 def _named(body: Mapping[str, Any]) -> Iterator[str]:
-    """What a request brings that may work elsewhere: its own keys, and of each tool its type, or else its keys."""
+    """What a request brings that may work elsewhere: its own keys, and each tool's type and keys.
+
+    A tool's name and what lies deeper are the agent's own words: a tool of its own may be called as it likes.
+    """
     yield from body
     waiting, seen = [body.get("tools")], 0
     while waiting:
         tools = waiting.pop()
-        for tool in tools if isinstance(tools, list) else ():
+        for tool in tools if isinstance(tools, list) else (tools,):
             seen += 1
             if seen > MAX_NESTED_TOOLS:
                 _refuse("tool_refused", f"more than {MAX_NESTED_TOOLS} tools cannot be checked here.")
             if isinstance(tool, dict):
+                yield from tool
                 kind = tool.get("type")
                 if isinstance(kind, str):
                     yield kind
-                else:
-                    yield from tool
                 waiting.append(tool.get("tools"))
 
 

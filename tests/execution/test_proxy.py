@@ -150,6 +150,10 @@ def test_the_provider_reads_the_same_model_as_the_host(serve: Serve, tmp_path: P
         {"tools": [{"googleSearch": {}}]},
         {"tools": [{"google_search": {}}]},
         {"tools": [{"codeExecution": {}}, {"functionDeclarations": []}]},
+        {"tools": [{"type": "function", "googleSearch": {}}]},
+        {"tools": [{"type": "custom", "name": "f", "code_execution": {}}]},
+        {"tools": [{"type": "namespace", "tools": [{"type": "function", "urlContext": {}}]}]},
+        {"tools": {"googleSearch": {}}},
         {"mcp_servers": [{"url": "https://x"}]},
         {"web_search_options": {}},
         {"plugins": [{"id": "web"}]},
@@ -170,6 +174,9 @@ def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tm
     tools = [
         {"type": "function", "function": {"name": "web_search"}}, {"name": "web_fetch", "input_schema": {}},
         {"type": "bash_20250124", "name": "bash"}, {"type": "custom", "name": "mcp"}, {"type": "local_shell"},
+        {"type": "function", "name": "mcp__x__y", "strict": True, "parameters": {"properties": {"mcp": {}}}},
+        {"type": "custom", "name": "web_search", "input_schema": {}, "cache_control": {"type": "ephemeral"}},
+        {"functionDeclarations": [{"name": "code_execution"}]},
     ]  # fmt: skip
     assert ask(tmp_path, {"tools": tools, "tool_choice": "auto"})[0] == 200
 
