@@ -161,6 +161,10 @@ class Lane:
         if broke is not None:
             self._break(broke)
 
+    def on_fault(self, error: Exception) -> None:
+        """Handling it raised what nobody foresaw: this Episode is lost, and no other."""
+        self._end(None, f"the engine failed: {_named(error)}\n{''.join(traceback.format_exception(error))[-_TEXT:]}")
+
     def on_template_lost(self) -> None:
         """The template ended, and with it the process."""
         self.process.local_pid = 0
@@ -175,6 +179,7 @@ class Lane:
                 self._end(None, f"how the Policy's process ended was not known after {SETUP_SECONDS:.0f} s")
         elif process.local_pid:
             broke = process.overspent(False, self._phase) or process.silent(now, self._phase)
+            broke = broke or process.dawdling(now)
         elif process.late(now):
             self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s")
         if broke is not None:
@@ -218,6 +223,9 @@ class Lane:
         except wire.WireError as error:
             self._break(Broke("protocol", f"the Program wrote to the wire what is no Action: {str(error)[:300]}"))
             return
+        except Exception as error:  # reading touches nothing but the Program's own bytes: they are to blame
+            self._break(Broke("invalid_action", f"the Action cannot be read: {_named(error)}"))
+            return
         self._clipped += clipped
         watch[1], watch[0] = self.job, time.monotonic()
         try:
@@ -257,12 +265,14 @@ class Lane:
         try:
             told = wire.decode(body)
             kind, message, text, limit = (told[key] for key in ("kind", "message", "traceback", "limit"))
-        except (wire.WireError, TypeError, KeyError):
+            if not (isinstance(kind, str) and isinstance(message, str) and isinstance(text, str)):
+                raise TypeError
+            number = float(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
+        except Exception:  # whatever it is that was made to be no answer
             self._break(Broke("protocol", "the Program wrote to the wire what is no answer"))
             return
         known: dict[str, FailureKind] = {"memory": "memory", "invalid_action": "invalid_action"}
-        number = float(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
-        self._break(Broke(known.get(str(kind), "exception"), str(message)[:1000], number), str(text)[: 3 * _TEXT])
+        self._break(Broke(known.get(kind, "exception"), message[:1000], number), text[: 3 * _TEXT])
 
     def _break(self, broke: Broke, text: str = "") -> None:
         step = self._steps if self._phase == "act" else None

@@ -37,7 +37,7 @@ _USUAL = (
     "traceback types typing warnings weakref"
 )
 
-FORK, RELEASE, STATUS, LEFT, BROKEN = b"F", b"R", b"S", b"L", b"B"
+FORK, RELEASE, STATUS, LEFT, BROKEN, WAITING = b"F", b"R", b"S", b"L", b"B", b"W"
 _MESSAGE = 1 << 16
 _REAP_MS = 5
 
@@ -80,6 +80,7 @@ class Ended:
     code: int = 0
     """Exit code, or minus the signal."""
     peak_bytes: int = 0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> N
                 pass
         for name in request.preload:
             # A name that is no module (`from numpy import array`) or fails to load is the Program's own to find out.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 importlib.import_module(name)
         gc.collect()
         gc.freeze()
@@ -192,6 +193,8 @@ class Template:
         self._released: set[int] = set()
         self._waiting: deque[list[int]] = deque()
         """Wire and output of Episodes for which no scratch folder is free yet."""
+        self._told = False
+        """Whether the worker knows of some."""
         self._pid = os.getpid()
 
     def serve(self) -> None:
@@ -234,6 +237,9 @@ class Template:
     def _fork_waiting(self) -> None:
         while self._waiting and (scratch := self._scratches.take()) is not None:
             self._fork(scratch, *self._waiting.popleft())
+        if bool(self._waiting) != self._told:
+            self._told = bool(self._waiting)
+            _tell(self._control, WAITING + bytes([self._told]))
 
     def _fork(self, scratch: str, wire_fd: int, output_fd: int) -> None:
         domain = sandbox.own_domain(self._stage.laid, scratch)
@@ -251,7 +257,8 @@ class Template:
         if ended == 0:
             return Ended(pid, alive=True)
         self._forget(pid)
-        return Ended(pid, False, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)
+        code, seconds = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+        return Ended(pid, False, code, usage.ru_maxrss * 1024, seconds)
 
     def _reap(self) -> None:
         # Only what was released: until then the number stays the Episode's, so that a late signal hits nobody else.

@@ -16,6 +16,9 @@ from evopolicy.kernel.evaluation import FailureKind
 from evopolicy.kernel.ports import Limits
 
 SETUP_SECONDS = 60.0
+# An Episode that fills its scratch folder with names for all its CPU time is swept for several times as long.
+_SWEEP_SECONDS = 900.0
+_LOOK = 0.1
 # How long a process that closed its wire may take to end before it counts as one that closed it on purpose.
 _ENDING_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")
@@ -50,7 +53,9 @@ class PolicyProcess:
         self._clock = 0
         self._number = 0
         self._begun = self._mark = self._until = 0.0
-        self._asked = time.monotonic()
+        self._asked = self._born = self._looked = time.monotonic()
+        self._ready_by = self._born + SETUP_SECONDS
+        self._waited = 0.0
         self._ending_since = 0.0
 
     @property
@@ -133,9 +138,26 @@ class PolicyProcess:
             return Broke("stalled", f"{what} gave no answer within {wall:g} s of wall time", wall)
         return None
 
+    def dawdling(self, now: float) -> Broke | None:
+        """Whether its silences, each too short to be a stall, add up to what no Episode explains.
+
+        Counted at every look, and no more than a look's distance each time: a worker that was busy blames nobody.
+        """
+        self._waited += min(now - max(self._asked, self._looked), _LOOK)
+        self._looked = now
+        wall = self._limits.stall_factor * self._limits.episode_seconds
+        if self._waited > wall:
+            text = f"the Policy's answers were waited for longer than {wall:g} s of wall time in the Episode"
+            return Broke("stalled", text, wall)
+        return None
+
     def late(self, now: float) -> bool:
         """Whether it should have been ready by now; of one that is ending, whether that should be known."""
-        return now - (self._ending_since or self._asked) > SETUP_SECONDS
+        if self._ending_since:
+            return now - self._ending_since > SETUP_SECONDS
+        if self.template.waiting:  # For scratch folders that the Program itself left full.
+            self._ready_by = min(now + SETUP_SECONDS, self._born + _SWEEP_SECONDS)
+        return now > self._ready_by
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -159,7 +181,7 @@ class PolicyProcess:
             return None
         self.local_pid = 0
         limits = self._limits
-        if how.code == -_SIGXCPU:
+        if how.code == -_SIGXCPU and how.cpu_seconds > limits.episode_seconds:
             return self._over_episode()
         if how.code == EXIT_WIRE:
             return Broke("protocol", "the Program closed or broke the wire it is asked over")

@@ -25,6 +25,7 @@ from evopolicy.execution.nursery import (
     LEFT,
     RELEASE,
     STATUS,
+    WAITING,
     Ended,
     NurseryConfig,
     TemplateRequest,
@@ -180,6 +181,8 @@ class Template:
         self._sweeper = sweeper
         self.lost = ""
         """Why it ended, once it did."""
+        self.waiting = False
+        """Whether Episodes wait for scratch folders to be emptied."""
 
     def fork(self) -> tuple[socket.socket, int]:
         """Ask for a process; returns this end of its wire and of its output. Raises ExecutionError."""
@@ -226,6 +229,8 @@ class Template:
             elif message[:1] == LEFT:
                 # Beside the Episodes: a scratch folder can hold a million files.
                 self._sweeper.submit(remove, self._made[0] / message[1:].decode())
+            elif message[:1] == WAITING:
+                self.waiting = message[1:2] == b"\x01"
             elif message[:1] == BROKEN:
                 self.lost = message[1:].decode("utf-8", "replace")
 
@@ -250,11 +255,14 @@ def named_modules(program: Path, packages: frozenset[str]) -> Iterator[str]:
     read = 0
     found: dict[str, None] = {}
     for path in sorted(program.rglob("*.py")):
+        if not path.is_file():
+            continue
         read += path.stat().st_size
         if read > _SCANNED_BYTES or len(found) > _PRELOADED:
             break
         for module in _imports(path.read_text("utf-8", "replace")):
-            if module.partition(".")[0] in packages:
+            # A `__main__` is a program, not a module to import.
+            if module.partition(".")[0] in packages and not module.endswith("__main__"):
                 found[module] = None
     yield from list(found)[:_PRELOADED]
 

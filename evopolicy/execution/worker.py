@@ -72,14 +72,26 @@ class Worker:
         while not self._link.closed:
             for fd, event in poll(_TICK if self._lanes else None):
                 handler = handler_of(fd)
-                if handler is not None:
+                if handler is None:
+                    continue
+                try:
                     handler(event)
+                except Exception as error:
+                    self._on_fault(fd, error)
             now = time.monotonic()
             if now >= due:
                 due = now + _TICK
                 for lane in list(self._lanes):
                     self._check(lane, now)
         self.close()
+
+    def _on_fault(self, fd: int, error: Exception) -> None:
+        """What handling `fd` raised ends its Episode alone, where it has one."""
+        for lane in self._lanes:
+            if fd in (lane.process.wire.sock.fileno(), lane.process.output.fd):
+                lane.on_fault(error)
+                return
+        raise error
 
     def _check(self, lane: Lane, now: float) -> None:
         # An answer that is there already is no answer that is late, however long this worker was busy.
@@ -125,6 +137,9 @@ class Worker:
             lane.start(make, trace)
         except ExecutionError as error:
             self._say(EpisodeLost(job, str(error)))
+            return
+        except Exception as error:
+            self._say(EpisodeLost(job, f"{type(error).__name__}: {error}\n{traceback.format_exc()[-4_000:]}"))
             return
         self._lanes.add(lane)
         self._watch(lane.process.wire.sock.fileno(), lane.on_wire)

@@ -357,9 +357,21 @@ def _numbers(space: Box | MultiDiscrete | MultiBinary, action: Any) -> NDArray[A
 
 def _array(action: Any, expected: str) -> NDArray[Any]:
     try:
-        return np.asarray(action)
+        if isinstance(action, list | tuple) and not _numbers_only(action):
+            raise TypeError
+        array = np.asarray(action)
     except Exception:
         raise InvalidAction(f"expected {expected}, found {_found(action)}") from None
+    # Rounding a float is no loss; an integer of thousands of digits, which a longer one can hold, is nobody's Action.
+    return _cast(array, np.dtype(np.float64)) if array.dtype.kind == "f" and array.itemsize > 8 else array
+
+
+def _numbers_only(values: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether no text hides in nested lists: an array of texts is as wide as the longest, for each of them."""
+    return all(
+        _numbers_only(value) if isinstance(value, list | tuple) else not isinstance(value, str | bytes)
+        for value in values
+    )
 
 
 def _found(action: Any) -> str:

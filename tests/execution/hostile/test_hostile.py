@@ -31,8 +31,8 @@ LIMITS = Limits(
 # What an Episode of each Program ends with: '' where it is played to its end. One of several where the way it dies
 # depends on the machine (which of two limits is met first).
 ENDS: dict[str, tuple[str, ...]] = {
-    "abstract_socket": ("",),
     "aborts": ("died",),
+    "abstract_socket": ("",),
     "busy_act": ("act_time",),
     "busy_episode": ("episode_time",),
     "busy_import": ("act_time",),
@@ -60,6 +60,7 @@ ENDS: dict[str, tuple[str, ...]] = {
     "leaves_files": ("",),
     "leaves_many_files": ("",),
     "locks": ("",),
+    "long_double_action": ("invalid_action",),
     "looks_around": ("",),
     "lying_array": ("invalid_action",),
     "lying_index": ("invalid_action",),
@@ -67,9 +68,11 @@ ENDS: dict[str, tuple[str, ...]] = {
     "memory_at_once": ("memory",),
     "memory_bomb": ("memory",),
     "memory_shared": ("memory",),
+    "names_a_program_to_preload": ("",),
     "nested_action": ("invalid_action",),
     "opens_many": ("exception",),
     "patches": ("", "exception", "protocol", "died"),
+    "pretends_cpu_limit": ("died",),
     "print_much": ("",),
     "ptrace": ("",),
     "raises_limits": ("",),
@@ -80,11 +83,15 @@ ENDS: dict[str, tuple[str, ...]] = {
     "signals": ("",),
     "silent_exception": ("exception",),
     "sleep": ("stalled",),
+    "sleeps_in_every_call": ("stalled",),
     "sockets": ("",),
     "stats_host": ("",),
     "stop_itself": ("stalled",),
+    "text_bomb_action": ("invalid_action",),
     "thread_bomb": ("", "memory", "act_time", "exception"),
     "wire_closed": ("protocol",),
+    "wire_failure_of_an_array": ("protocol",),
+    "wire_failure_too_deep": ("protocol",),
     "wire_flood": ("protocol",),
     "wire_garbage": ("protocol",),
     "wire_oversized": ("protocol",),
@@ -172,6 +179,16 @@ def test_a_hostile_program_ends_in_its_row(
         assert result.fault is None
         assert result.outcome is not None
         _check(result.outcome, name)
+
+
+def test_a_folder_named_like_a_module_is_not_read_as_one(
+    hostile_engine: LocalExecutor, hostile: Callable[[str], Path]
+) -> None:
+    folder = hostile("leaves_files")
+    (folder / "data.py").mkdir()
+    (folder / "data.py" / "numbers.txt").write_text("1 2 3")
+    for result in hostile_engine.evaluate(folder, toys.episodes(2)):
+        assert result.fault is None
 
 
 def _check(outcome: Outcome, name: str) -> None:
