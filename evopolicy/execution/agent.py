@@ -23,7 +23,7 @@ from pathlib import Path
 
 from evopolicy.execution import agent_bubblewrap, agent_init, agent_view, bubblewrap, landlock, packages
 from evopolicy.execution.agent_network import effective, read_key, variables
-from evopolicy.execution.attendant import AgentPlan
+from evopolicy.execution.attendant import AgentPlan, descendants
 from evopolicy.execution.folders import HeldFolder
 from evopolicy.execution.proxy import Proxy
 from evopolicy.kernel.errors import AgentError, ConfigError, ExecutionError
@@ -317,13 +317,16 @@ def _has_started(attendant: subprocess.Popen[str]) -> bool:
 
 
 def _end(attendant: subprocess.Popen[str]) -> None:
-    """Have it end the agent and everything the agent started; without it the kernel does at `bubblewrap`."""
+    """Have it end the agent and everything the agent started."""
     if attendant.poll() is None:
         attendant.terminate()
         try:
             attendant.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            attendant.kill()
+            # Both processes of it are stopped or stuck.
+            for pid in (*descendants(attendant.pid), attendant.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             attendant.wait()
 
 
@@ -349,6 +352,7 @@ class _LocalAgent:
         return self._code
 
     def _read_code(self) -> int:
+        # Open until its second process has ended too, and with it what the agent left.
         with self._attendant.stdout or contextlib.nullcontext() as stdout:
             said = stdout.read().strip() if stdout else ""
         # An attendant that could not say it was killed itself.

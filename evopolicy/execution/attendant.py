@@ -1,7 +1,9 @@
 """The process between the Host and an agent: confines it, keeps its output, ends everything it started.
 
 Runs as `python -m evopolicy.execution.attendant PLAN`. It adopts whatever the agent leaves behind, so that a child that
-left its process group, or its session, is found and ended too. It imports no numbers and no domain: it starts fast.
+left its process group, or its session, is found and ended too. It is two processes: the one the Host knows keeps the
+other, which attends; whichever is killed, the one that is left ends everything. It imports no numbers and no domain: it
+starts fast.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import fcntl
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import struct
@@ -25,6 +28,8 @@ from evopolicy.execution import landlock, process, seccomp
 
 POLITE = ((signal.SIGINT, 3.0), (signal.SIGTERM, 2.0))
 """What an agent is sent before it is killed, and the seconds it has after each."""
+KEPT_SECONDS = 12.0
+"""From the wish to stop until the process that attends is taken for dead, stopped or stuck."""
 TAIL_BYTES = 4 << 20
 _CHUNK = 1 << 16
 
@@ -63,15 +68,55 @@ def main(path: str) -> int:
     process.signal_with_parent(plan.host, signal.SIGTERM)
     process.adopt_orphans()
     stopping: list[int] = []
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.append(1))
+    keeper = os.getpid()
+    attending = os.fork()
+    wake = _wakes()
+    if attending:
+        _keep(attending, wake, stopping)
+        return 0
+    process.signal_with_parent(keeper, signal.SIGTERM)
+    process.adopt_orphans()
     pid, streams, report = _start(plan)
-    code = _attend(pid, streams, report, wake_read, stopping)
+    code = _attend(pid, streams, report, wake, stopping)
     print(code, flush=True)
     return 0
+
+
+def _wakes() -> int:
+    """A descriptor that can be read once this process gets a signal."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def _keep(attending: int, wake: int, stopping: list[int]) -> None:
+    """Wait for the process that attends, passing a wish to stop on; once it is gone, end whatever it left."""
+    until = 0.0
+    ended = False
+    while True:
+        select.select([wake], [], [], 0.2)
+        with contextlib.suppress(BlockingIOError):
+            os.read(wake, 512)
+        code, alone = _reap(attending)
+        ended = ended or code is not None
+        if alone:
+            return
+        now = time.monotonic()
+        if stopping and not until:
+            until = now + KEPT_SECONDS
+            if not ended:
+                os.kill(attending, signal.SIGTERM)
+        if ended or (until and now >= until):
+            _kill_descendants()
+
+
+def _kill_descendants() -> None:
+    for descendant in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(descendant, signal.SIGKILL)
 
 
 def _start(plan: AgentPlan) -> tuple[int, list[_Stream], _Report]:
@@ -192,9 +237,7 @@ class _Ending:
     def step(self, *, agent_left: bool) -> None:
         now = time.monotonic()
         if agent_left or (self._sent == len(POLITE) and now >= self._until):
-            for descendant in descendants(os.getpid()):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(descendant, signal.SIGKILL)
+            _kill_descendants()
         elif now >= self._until:
             number, seconds = POLITE[self._sent]
             with contextlib.suppress(ProcessLookupError):

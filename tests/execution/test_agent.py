@@ -16,6 +16,7 @@ import pytest
 
 from evopolicy.execution import isolation
 from evopolicy.execution.agent import LocalAgentLauncher
+from evopolicy.execution.attendant import descendants
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client
@@ -247,3 +248,29 @@ def test_a_killed_host_leaves_no_process_of_its_agent(level: Isolation, site: Ag
         killed.kill()
         killed.wait()
     assert becomes(lambda: not alive(marker))
+
+
+@pytest.mark.parametrize("victim", ["keeper", "attending"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_attendant_that_is_killed_leaves_no_process_of_its_agent(
+    level: Isolation, site: AgentSite, victim: str
+) -> None:
+    marker = f"unattended-{os.getpid()}-{level}-{victim}"
+    text = f"""
+        import subprocess, sys, time
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {marker!r}], start_new_session=True)
+        print("ready", flush=True)
+        time.sleep(600)
+        """
+    process = launcher(level).start(site, script(text))
+    try:
+        wait_for_output(process, site)
+        assert becomes(lambda: alive(marker))
+        keeper = process._attendant.pid  # type: ignore[attr-defined]
+        os.kill(keeper if victim == "keeper" else descendants(keeper)[0], signal.SIGKILL)
+        assert process.wait(60) is not None
+        assert becomes(lambda: not alive(marker))
+    finally:
+        process.stop()
+        for pid in alive(marker):
+            os.kill(pid, signal.SIGKILL)
