@@ -62,7 +62,11 @@ def test_rows_are_cars_in_the_units_of_the_fields(task: str) -> None:
     rows = [dict(zip(names, (row * units).tolist(), strict=True)) for row in observation]
     ego = world.vehicle
     origin_x, origin_y = (0.0, 0.0) if TABLES[task] else ego.position
-    others = [(o.position[0] - origin_x, o.position[1] - origin_y) for o in [*world.road.vehicles, *world.road.objects]]
+    cut = [units[names.index(n)] if fields[names.index(n)].high == 1 else math.inf for n in ("x", "y")]
+    others = [
+        (np.clip(o.position[0] - origin_x, -cut[0], cut[0]), np.clip(o.position[1] - origin_y, -cut[1], cut[1]))
+        for o in [*world.road.vehicles, *world.road.objects]
+    ]
     shown = [row for row in rows[1:] if row["presence"]]
     assert shown
     for row in shown:
@@ -161,8 +165,7 @@ def test_episodes_are_those_of_plain_gymnasium(task: str) -> None:
     ours = trajectory(benchmark.open(), 11, actions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plain = gymnasium.make(benchmark.profile.env_id)
-    assert trajectory(plain, 11, actions) == ours
+        assert trajectory(gymnasium.make(benchmark.profile.env_id), 11, actions) == ours
 
 
 def test_an_intersection_in_the_same_process_changes_no_other_task() -> None:
@@ -253,7 +256,7 @@ def engine_scores(task: str, program: Path, count: int) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "count"), [("parking", 2), ("roundabout", 6)])
+@pytest.mark.parametrize(("task", "count"), [("parking", 1), ("roundabout", 2)])
 def test_random_is_repeatable_and_draws_as_a_seeded_action_space_does(task: str, count: int) -> None:
     """The paper's own row cannot be had again: highway-env makes a new, unseeded action space in every reset."""
     engine = engine_scores(task, load(task).programs["random"], count)
@@ -271,16 +274,14 @@ def test_random_is_repeatable_and_draws_as_a_seeded_action_space_does(task: str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "reached"), [("parking", -12.0), ("roundabout", 9.5)])
+@pytest.mark.parametrize(("task", "reached"), [("parking", -9.0), ("roundabout", 9.5)])
 def test_the_reference_program_solves_the_task_through_the_engine(task: str, reached: float) -> None:
-    assert math.fsum(engine_scores(task, REFERENCE / task, 8)) / 8 > reached
+    assert math.fsum(engine_scores(task, REFERENCE / task, 4)) / 4 > reached
 
 
-@pytest.mark.parametrize(("task", "weak"), [("parking", -30.0), ("roundabout", 8.5)])
+@pytest.mark.parametrize(("task", "weak"), [("parking", -15.0), ("roundabout", 8.5)])
 def test_the_first_programs_are_weak(task: str, weak: float) -> None:
     benchmark = load(task)
-    returns = [
-        run_program(benchmark, benchmark.programs["initial"], EpisodeSpec(i, i, i), steps=200).episode_return
-        for i in range(2)
-    ]
-    assert sum(returns) / 2 < weak
+    outcome = run_program(benchmark, benchmark.programs["initial"], EpisodeSpec(0, 0, 0), steps=50)
+    assert outcome.episode_return < weak
+    assert not outcome.measures.get("parked")
