@@ -10,7 +10,7 @@ OWN, LIMIT = "{own}", "{limit}"
 """Stand in the texts for the task's own step limit, which the reward refers to, and for the one that truncates."""
 
 OBSERVATION = """\
-A dict:
+In detail:
 
 - `direction`: where the agent looks, 0 right, 1 down, 2 left, 3 up, as the whole grid is drawn.
 - `mission`: what is asked for, in English.
