@@ -107,6 +107,7 @@ def check_invocation(integration: AgentIntegration) -> None:
     elsewhere = integration.invoke(example_task(resumed=True, seed=0, provider_url="https://elsewhere.example.com"))
     _rule(elsewhere.provider == invocation.provider, "provider: it differs by task")
     if invocation.provider is not None:
+        _rule(bool(invocation.provider.models), "provider: it names no model its requests may name")
         said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
         _rule(any(EXAMPLE_URL in text for text in said), "provider: its program is not pointed at task.provider_url")
 

@@ -225,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
         link: http.client.HTTPConnection | None = None
         try:
             encoding = self.headers.get("Content-Encoding", "")
-            model, body = checked_body(proxy.provider, self.command, self._body(), encoding)
+            model, body = checked_body(proxy.provider, self.command, path, self._body(), encoding)
             entry |= {"path": path, "model": model, "bytes_up": len(body)}
             _count(proxy)
             link = _link(proxy)

@@ -60,7 +60,7 @@ def pinned(provider: Provider, method: str, target: str) -> tuple[str, str]:
     return path, f"{whole}?{urlencode(pairs)}" if pairs else whole
 
 
-def checked_body(provider: Provider, method: str, body: bytes, encoding: str) -> tuple[str, bytes]:
+def checked_body(provider: Provider, method: str, path: str, body: bytes, encoding: str) -> tuple[str, bytes]:
     """Model and body of a request, written anew: no two readers understand it differently. Raises Turned."""
     if method != "POST":
         return "", b""
@@ -81,15 +81,17 @@ def checked_body(provider: Provider, method: str, body: bytes, encoding: str) ->
         refused = next((tool for tool in provider.refused_tools if _plain(name).startswith(_plain(tool))), None)
         if refused:
             _refuse("tool_refused", f"'{name[:80]}' works outside the sandbox and is not allowed in this Run.")
-    return _model(provider, value), written
+    return _model(provider, path, value), written
 
 
 def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-def _model(provider: Provider, body: Mapping[str, Any]) -> str:
-    model = body.get("model")
+def _model(provider: Provider, path: str, body: Mapping[str, Any]) -> str:
+    """The model a request names: in its body or, as Gemini's, in its path."""
+    named = next((name for name in provider.models if f"/{name}:" in f"{path}:"), None)
+    model = body.get("model", named)
     if provider.models and (model not in provider.models or "models" in body):
         wanted = " or ".join(f"'{name}'" for name in provider.models)
         found = f"'{model[:80]}'" if isinstance(model, str) else "none"

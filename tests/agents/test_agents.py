@@ -14,7 +14,7 @@ import yaml
 from evopolicy.agents import AGENTS, agent_names, config_class, load_agent
 from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.baseline.integration import Baseline
-from evopolicy.agents.contract import AgentContract, check_agent, example_task
+from evopolicy.agents.contract import EXAMPLE_URL, AgentContract, check_agent, example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import AgentIntegration, Invocation, Provider
 from evopolicy.kernel.transcript import Transcript
@@ -25,6 +25,9 @@ STREAM = (
     '{"step": "note", "text": "one done"}\n',
     '{"step": "done"}\n',
 )  # fmt: skip
+
+
+PROVIDER = {"url": "https://api.example.com/v1", "paths": ["POST /responses"]}
 
 
 def values(name: str, **options: Any) -> dict[str, Any]:
@@ -158,11 +161,19 @@ def test_a_command_with_a_provider_is_pointed_at_it_and_kept_to_its_model() -> N
         ({"argv": ["a\0b"]}, "agent.argv"),
         ({"argv": ["x" * 200_000]}, "128 KiB"),
         ({"program": "best"}, "agent.program"),
+        ({"provider": PROVIDER}, "agent.model: is empty; name the one model"),
+        ({"provider": {**PROVIDER, "models": []}}, "agent.model: is empty; name the one model"),
     ],
 )
 def test_a_command_that_cannot_be_started_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_agent("command", values("command") | change)
+
+
+def test_a_provider_that_names_its_models_needs_no_other() -> None:
+    options = {"argv": ["sh", "{provider_url}"], "provider": {**PROVIDER, "models": ["a", "b"]}}
+    provider = load_agent("command", values("command", **options)).invoke(example_task()).provider
+    assert provider is not None and provider.models == ("a", "b")
 
 
 def test_lines_with_a_text_are_read_as_that_text() -> None:
@@ -214,8 +225,8 @@ class TestCommandWithProviderContract(AgentContract):
     stream = ("one\n", "two\n")
 
     def make(self) -> AgentIntegration:
-        provider = {"url": "https://api.example.com/v1", "paths": ["POST /responses"]}
-        return load_agent("command", values("command", argv=["sh", "-c", "{provider_url}"], provider=provider))
+        options = {"argv": ["sh", "-c", "{provider_url}"], "provider": PROVIDER}
+        return load_agent("command", values("command", model="m-1", **options))
 
 
 class TestCommandContract(AgentContract):
@@ -249,7 +260,8 @@ class Broken(Baseline):
             "files": {"files": {"../outside": ""}},
             "secret": {"environment": {"KEY": "sk-0123456789abcdef"}},
             "home": {"home": {"/etc/login": Path("/etc/login")}},
-            "provider": {"provider": Provider("https://api.example.com", ("POST /chat",))},
+            "provider": {"provider": Provider("https://api.example.com", ("POST /chat",), models=("m",))},
+            "models": {"argv": (EXAMPLE_URL,), "provider": Provider("https://api.example.com", ("POST /chat",))},
         }
         return replace(invocation, **changes.get(self.rule, {}))
 
@@ -264,7 +276,7 @@ class Broken(Baseline):
     [
         ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
         ("prompt", "128 KiB"), ("files", "outside"), ("home", "/etc/login"),
-        ("provider", "not pointed at task.provider_url"),
+        ("provider", "not pointed at task.provider_url"), ("models", "provider: it names no model"),
         ("secret", "SOME_API_KEY"), ("read", "read raised"),
         ("silent", "neither kept nor counted"),
     ],

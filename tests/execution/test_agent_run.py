@@ -136,7 +136,7 @@ def test_the_same_search_without_isolation_finds_what_there_is(tmp_path: Path) -
 def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     provider = {"url": "https://api.example.com/v1", "paths": ["POST /chat"], "key_variable": "NO_SUCH_KEY"}
     settings = dict(config(tmp_path, "landlock", []), secret={"file": None, "variable": None})
-    settings["agent"] = {**settings["agent"], "provider": provider}
+    settings["agent"] = {**settings["agent"], "model": "m-1", "provider": provider}
     for level, said in (("landlock", "needs isolation bubblewrap"), ("bubblewrap", "variable 'NO_SUCH_KEY'")):
         if isolation.probe_level(level).works:
             settings["execution"] = {"isolation": level}

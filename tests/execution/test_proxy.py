@@ -131,6 +131,15 @@ def test_a_request_for_another_model_is_refused(serve: Serve, tmp_path: Path, bo
     assert upstream.asked == []
 
 
+def test_a_model_named_by_the_path_needs_no_other_word_of_it(serve: Serve, tmp_path: Path) -> None:
+    paths = ("POST /models/m:generate", "POST /models/mm:generate")
+    _, upstream = serve(up.says({}), models=("m",), paths=paths)
+    bodies = [{"contents": []}, {"model": "m"}, {"model": "dear"}, {"model": None}]
+    assert [ask(tmp_path, body, target="/models/m:generate")[0] for body in bodies] == [200, 200, 403, 403]
+    assert ask(tmp_path, {}, target="/models/mm:generate")[0] == 403
+    assert len(upstream.asked) == 2 and logged(tmp_path, 1)[0]["model"] == "m"
+
+
 def test_the_provider_reads_the_same_model_as_the_host(serve: Serve, tmp_path: Path) -> None:
     _, upstream = serve(up.says({}), models=("m",))
     assert ask(tmp_path, b'{"model": "dear", "model": "m", "x": "\xc3\xa9"}')[0] == 200

@@ -38,3 +38,7 @@ class CommandConfig(AgentConfig):
                 raise ConfigError("agent.argv: an argument holds a NUL or has 128 KiB or more; put it into a file")
         if self.program not in ("initial", "random", "parametric"):
             raise ConfigError(f"agent.program: one of initial, random, parametric is needed, found '{self.program}'")
+        if self.provider is not None and not self.model and not self.provider.models:
+            raise ConfigError(
+                "agent.model: is empty; name the one model that requests to agent.provider may name, agent.model=..."
+            )
