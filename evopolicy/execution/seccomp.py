@@ -25,6 +25,7 @@ _X32 = 0x40000000
 _CLONE_THREAD = 0x00010000
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 _AF_UNIX = 1
+_SETUID, _SETGID = 0o4000, 0o2000
 
 _LOAD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NR, _ARCH, _ARGS = 0, 4, 16
@@ -124,9 +125,27 @@ migrate_pages move_pages iopl ioperm
 """)
 
 
+# Calls that give a file a mode, and which argument it is.
+_MODES = (
+    ("chmod", 1),
+    ("fchmod", 1),
+    ("fchmodat", 2),
+    ("fchmodat2", 2),
+    ("creat", 1),
+    ("open", 2),
+    ("openat", 3),
+    ("mknod", 1),
+    ("mknodat", 2),
+)
+
+
 def agent_filter(network: bool) -> bytes:
     """What an agent's processes give up: the kernel's doors, and every socket but Unix ones unless it has a network."""
     rules = [Rule(name, EPERM) for name in _AGENT_DENIED]
+    # A file that runs with its owner's rights would be one of the Host's user on the Host's disk.
+    bits = (_SETUID, _SETGID, _SETUID | _SETGID)
+    rules += [Rule(name, EPERM, place, bits, _SETUID | _SETGID, ALLOW) for name, place in _MODES]
+    rules.append(Rule("openat2", ENOSYS))  # Its mode lies in memory, where no filter looks; every caller falls back.
     if not network:
         rules += [Rule(name, ALLOW, 0, (_AF_UNIX,)) for name in ("socket", "socketpair")]
     return assemble(rules, ALLOW)

@@ -40,7 +40,8 @@ swapoff 168 225, sethostname 170 161, setdomainname 171 162, acct 163 89, quotac
 syslog 103 116, settimeofday 164 170, clock_settime 227 112, adjtimex 159 171, clock_adjtime 305 266,
 name_to_handle_at 303 264, open_by_handle_at 304 265, lookup_dcookie 212 18, fanotify_init 300 262,
 process_madvise 440 440, process_mrelease 448 448, migrate_pages 256 238, move_pages 279 239,
-rt_tgsigqueueinfo 297 240, capset 126 91, chmod 90 -, fchmodat 268 53, iopl 172 -, ioperm 173 -, modify_ldt 154 -
+rt_tgsigqueueinfo 297 240, capset 126 91, chmod 90 -, fchmod 91 52, fchmodat 268 53,
+fchmodat2 452 452, mknod 133 -, mknodat 259 33, iopl 172 -, ioperm 173 -, modify_ldt 154 -
 """
 
 LAST = 449

@@ -6,6 +6,7 @@ import platform
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -248,6 +249,36 @@ def test_an_agent_has_other_sockets_than_unix_ones_only_with_a_network() -> None
         assert (answer(code, machine, "socket", 2) == seccomp.ALLOW) == network
         assert answer(code, machine, "ptrace") == seccomp.EPERM
         assert answer(code, machine, "execve") == seccomp.ALLOW
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a part of Linux")
+def test_an_agent_makes_no_file_that_runs_with_its_owners_rights(tmp_path: Path) -> None:
+    code = """
+import os
+from evopolicy.execution import process, seccomp
+process.give_up_privileges()
+seccomp.lay(seccomp.agent_filter(False))
+open("file", "w").close()
+os.chmod("file", 0o755)
+def possible(what):
+    try:
+        what()
+    except PermissionError:
+        return False
+    return True
+descriptor = os.open("file", os.O_RDWR)
+folder = os.open(".", os.O_RDONLY)
+print([
+    possible(lambda: os.chmod("file", 0o4755)),
+    possible(lambda: os.chmod("file", 0o2755)),
+    possible(lambda: os.fchmod(descriptor, 0o6755)),
+    possible(lambda: os.chmod("file", 0o4755, dir_fd=folder)),
+    possible(lambda: os.open("born", os.O_CREAT | os.O_WRONLY, 0o4755)),
+    possible(lambda: os.mknod("made", 0o104755)),
+], oct(os.stat("file").st_mode))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"{[False] * 6} 0o100755", done.stderr
 
 
 def test_a_machine_without_a_table_is_refused_by_name() -> None:
