@@ -198,30 +198,15 @@ def namespaces(root: Path = Path("/")) -> Iterator[Finding]:
     """Whether user namespaces, which bubblewrap is made of, are let through. Nothing where this is no Linux."""
     if sys.platform != "linux":
         return
+    from evopolicy.execution.isolation import APPARMOR, APPARMOR_REMEDY, REFUSED, setting, switched_off
+
+    sysctls = root / "proc/sys"
     answer = ask([sys.executable, "-I", "-c", _USER_NAMESPACE], 20)
     if answer.code == 0:
         yield Finding("user namespaces", "ok", "can be made")
     else:
-        yield Finding("user namespaces", "no", f"cannot be made: {answer.last_word}", _namespace_remedy(root))
-    if _read(root / "proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
-        yield Finding(
-            "AppArmor",
-            "warn",
-            "takes all rights from the user namespaces of programs it has no profile for (Ubuntu 24.04 and newer)",
-            "give bwrap a profile with 'userns' in /etc/apparmor.d, or as root:"
-            " sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-        )
-
-
-def _namespace_remedy(root: Path) -> str:
-    """By what the kernel's own switches say; a container's profile is what is left."""
-    if _read(root / "proc/sys/user/max_user_namespaces") == "0":
-        return "as root: sysctl -w user.max_user_namespaces=10000"
-    if _read(root / "proc/sys/kernel/unprivileged_userns_clone") == "0":
-        return "as root: sysctl -w kernel.unprivileged_userns_clone=1"
-    if container(root):
-        return (
-            "start the container with user namespaces let through: for Docker and Podman"
-            " --security-opt seccomp=unconfined or a seccomp profile that allows unshare, clone and mount"
-        )
-    return "a seccomp filter or security module forbids them to this process: start it outside of that"
+        remedy = switched_off(sysctls) or REFUSED
+        yield Finding("user namespaces", "no", f"cannot be made: {answer.last_word}", remedy)
+    if setting(sysctls, APPARMOR) == "1":
+        detail = "takes all rights from the user namespaces of programs it has no profile for"
+        yield Finding("AppArmor", "warn", detail, APPARMOR_REMEDY)

@@ -27,6 +27,19 @@ _LANDLOCK_REMEDY = (
 )
 _INSTALL = "install the package 'bubblewrap', which apt, dnf, pacman, zypper and apk have"
 _NEWER = "install bubblewrap 0.7 or newer: this one knows no bound on a temporary file system"
+APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+"""The setting below /proc/sys that is 1 where AppArmor restricts user namespaces."""
+APPARMOR_REMEDY = (
+    "AppArmor restricts user namespaces (Ubuntu 24.04 and newer): give bwrap a profile that allows 'userns'"
+    " (/etc/apparmor.d/bwrap, see docs/isolation.md); or as root:"
+    " sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+)
+REFUSED = (
+    "in a container allow user namespaces and mounts in them (docker run --security-opt seccomp=unconfined"
+    " --security-opt apparmor=unconfined, or a profile that allows unshare, clone and mount); elsewhere a seccomp"
+    " filter or security module forbids them: ask the administrator; execution.isolation=landlock needs neither"
+)
+"""What helps where user namespaces are refused and no setting of the kernel's says why."""
 _SYSCTLS = Path("/proc/sys")
 _PROBED_BYTES = 1 << 20
 
@@ -137,27 +150,30 @@ def _bubblewrap_remedy(said: str) -> str:
     """What helps where `bwrap` wrote `said`: its words are the same for several causes, the kernel's settings tell."""
     if "Unknown option" in said:
         return _NEWER
-    if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        return (
-            "AppArmor restricts user namespaces (Ubuntu 24.04 and newer): give bwrap a profile that allows 'userns'"
-            " (/etc/apparmor.d/bwrap, see docs/isolation.md), or set kernel.apparmor_restrict_unprivileged_userns=0"
-        )
-    if _sysctl("user/max_user_namespaces") == "0":
-        return "user namespaces are switched off: set the sysctl user.max_user_namespaces to 10000, say"
-    if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
-        return "user namespaces are for root alone here: set the sysctl kernel.unprivileged_userns_clone to 1"
-    if "bwrap:" in said:
-        return (
-            "in a container allow user namespaces and mounts in them (docker run --security-opt seccomp=unconfined"
-            " --security-opt apparmor=unconfined, or a profile that allows unshare, clone and mount); elsewhere ask the"
-            " administrator; execution.isolation=landlock needs neither"
-        )
-    return "use execution.isolation=landlock, and report what the probe found"
+    return switched_off() or (REFUSED if "bwrap:" in said else "use execution.isolation=landlock, and report this")
 
 
-def _sysctl(name: str) -> str:
+def switched_off(sysctls: Path | None = None) -> str:
+    """How to get user namespaces where a setting of the kernel's keeps them from this process; '' where none does.
+
+    `sysctls`: what to read in place of `/proc/sys`.
+    """
+    folder = sysctls or _SYSCTLS
+    if setting(folder, "user/max_user_namespaces") == "0":
+        return "user namespaces are switched off; as root: sysctl -w user.max_user_namespaces=10000"
+    if os.geteuid() == 0:
+        return ""  # The other two bind users who are not root.
+    if setting(folder, APPARMOR) == "1":
+        return APPARMOR_REMEDY
+    if setting(folder, "kernel/unprivileged_userns_clone") == "0":
+        return "user namespaces are for root alone here; as root: sysctl -w kernel.unprivileged_userns_clone=1"
+    return ""
+
+
+def setting(sysctls: Path, name: str) -> str:
+    """Value of a kernel's setting, '' where there is none."""
     try:
-        return (_SYSCTLS / name).read_text().strip()
+        return (sysctls / name).read_text().strip()
     except OSError:
         return ""
 
