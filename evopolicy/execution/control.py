@@ -26,6 +26,7 @@ class WorkerConfig:
     """The first message to a worker."""
 
     parent: int
+    """Process id of the Host: the worker ends with it."""
     path: list[str]
     """The Host's `sys.path`: what it can import, its workers can."""
     reference: BenchmarkReference
@@ -38,14 +39,20 @@ class WorkerConfig:
 
 @dataclass(frozen=True)
 class EpisodeJob:
+    """Host to worker: play this Episode. Answered by EpisodeDone or EpisodeLost of the same number."""
+
     job: int
+    """Number that the answer repeats."""
     program: Path
     episode: EpisodeSpec
     trace: Path | None
+    """File to write its trace to; None for no trace."""
 
 
 @dataclass(frozen=True)
 class CheckJob:
+    """Host to worker: load the Program on observations sampled by `seed`. Answered by CheckDone."""
+
     job: int
     program: Path
     seed: int
@@ -53,6 +60,8 @@ class CheckJob:
 
 @dataclass(frozen=True)
 class PictureJob:
+    """Host to worker: render this Episode's `trace` into `folder`. Answered by PicturesDone."""
+
     job: int
     episode: EpisodeSpec
     trace: Path
@@ -77,6 +86,8 @@ class WorkerBroken:
 
 @dataclass(frozen=True)
 class EpisodeDone:
+    """Worker to Host: an Episode was played, to its end or to its Policy's or Environment's failure."""
+
     job: int
     result: EpisodeResult
 
@@ -91,12 +102,16 @@ class EpisodeLost:
 
 @dataclass(frozen=True)
 class CheckDone:
+    """Worker to Host: what a check found."""
+
     job: int
     report: CheckReport
 
 
 @dataclass(frozen=True)
 class PicturesDone:
+    """Worker to Host: what was rendered; nothing where the Environment cannot draw or failed to."""
+
     job: int
     artifacts: list[Artifact]
 
@@ -131,9 +146,10 @@ _envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 
 
 class Link:
-    """One end."""
+    """One end of the socket between the Host and a worker."""
 
     def __init__(self, sock: socket) -> None:
+        """`sock` is a connected stream socket; its owner closes it."""
         self.sock = sock
         self._held = bytearray()
         self.closed = False

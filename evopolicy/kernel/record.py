@@ -26,6 +26,8 @@ RECORD = "record.json"
 
 @dataclass(frozen=True)
 class FeedbackConfig:
+    """What a Run's Feedback shows and keeps. Raises ConfigError for an unknown level or a negative size."""
+
     visibility: str
     """'score', 'summary', 'episodes' or 'full'."""
     bulk_bytes: int
@@ -43,7 +45,10 @@ class FeedbackConfig:
 
 @dataclass(frozen=True)
 class BenchmarkIdentity:
+    """Which Benchmark a Run was on, and what makes it again."""
+
     slug: str
+    """Names it in paths and tables; unique among Benchmarks."""
     id: str
     digest: str
     """Of id and parameters."""
@@ -182,10 +187,15 @@ class Run:
 
 
 def feedback_folder(folder: Path, submission: int) -> Path:
+    """Where the Run in `folder` keeps the Feedback of the Submission of that number, counted from 1."""
     return folder / "submissions" / f"{submission:04d}" / "feedback"
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
+    """Write `record.json` into `folder`, made where it is not there: whole or not at all, and on disk on return.
+
+    Raises OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(record), indent=2, sort_keys=True) + "\n"
     write_durably(folder / RECORD, text.encode())

@@ -15,6 +15,8 @@ LCB_STANDARD_ERRORS = 1.645
 
 @dataclass(frozen=True)
 class SelectionConfig:
+    """How the candidate to be measured is chosen. Raises ConfigError for an unknown rule or tie-break."""
+
     rule: str
     """A name in RULES."""
     tie_break: str
@@ -30,6 +32,7 @@ class SelectionConfig:
 
     @property
     def needs_validation(self) -> bool:
+        """Whether the rule wants the candidates' scores on Validation."""
         return self.rule in NEED_VALIDATION
 
 

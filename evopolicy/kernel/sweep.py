@@ -40,8 +40,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
+    """`sweep.json`: what a sweep is made of and how far each cell is. Paths are relative to the output folder."""
+
     schema: int
     name: str
+    """Also of its folder."""
     created: float
     """Unix seconds."""
     cells: tuple[Cell, ...]
@@ -51,10 +54,12 @@ class Sweep:
 
 
 def sweep_folder(output: Path, name: str) -> Path:
+    """The folder of the sweep `name` under the output folder, made or not."""
     return output / "sweeps" / name
 
 
 def write_sweep(output: Path, sweep: Sweep) -> None:
+    """Write `sweep.json` in place of the one there: whole or not at all, and on disk on return. Raises OSError."""
     folder = sweep_folder(output, sweep.name)
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(sweep), indent=2) + "\n"

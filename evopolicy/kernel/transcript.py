@@ -11,8 +11,12 @@ StepSource = Literal["agent", "tool", "user", "system"]
 
 @dataclass(frozen=True)
 class ToolCall:
+    """One use of a tool, with what it gave back."""
+
     id: str
+    """The provider's own, by which its stream ties the result to the call."""
     name: str
+    """The tool's, as the provider calls it."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     result: str | None = None
     """None where the stream ended before it."""
@@ -65,6 +69,8 @@ def usage_numbers(usage: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Transcript:
+    """All that an agent's stream says: its steps in order, what they used, and how it ended."""
+
     steps: tuple[Step, ...] = ()
     usage: Usage = Usage()
     completed: bool = False
