@@ -90,6 +90,7 @@ def cell_plan(config: RunConfig) -> CellPlan:
     parts = _parts(config)
     _check_output(Path(config.output))
     level = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
+    levels.check_agent(level)
     agent_network.check(level, _asked_network(config), parts.provider)
     record = _record(config, parts)
     candidates = config.budget.submissions if config.selection.needs_validation else 0
@@ -358,6 +359,7 @@ def build_executor(
 
 
 def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
+    levels.check_agent(executor.isolation)
     return LocalAgentLauncher(
         isolation=executor.isolation,
         client=Path(client.__file__),

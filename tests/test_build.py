@@ -11,7 +11,8 @@ import pytest
 
 import evopolicy
 from evopolicy import build
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.execution import isolation
+from evopolicy.kernel.errors import ConfigError, IsolationError
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.presets import load_config
 
@@ -65,6 +66,18 @@ def test_what_the_agent_does_not_meet_never_runs_it_again(
     plain, other = cell(tmp_path), cell(tmp_path, **settings)
     assert (other.key, other.folder) == (plain.key, plain.folder)
     assert (other.result_key == plain.result_key) == result_too
+
+
+def test_an_agent_that_cannot_be_held_is_refused_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "choose", lambda *_: "bubblewrap")
+    monkeypatch.setattr(
+        isolation, "probe_agent", lambda: isolation.Probed("bubblewrap", False, "no /proc", "unmask it")
+    )
+    with pytest.raises(IsolationError, match=r"no /proc \(unmask it\)"):
+        cell(tmp_path)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_skill_counts_by_what_it_says_and_not_by_where_it_lies(tmp_path: Path) -> None:

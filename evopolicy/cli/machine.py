@@ -172,11 +172,14 @@ def writable(output: Path) -> Finding:
 
 def isolation() -> Iterator[Finding]:
     """Each level by its probe, what stands in the way of the strongest, and what `auto` takes."""
-    from evopolicy.execution.isolation import probe_all
+    from evopolicy.execution.isolation import probe_agent, probe_all
 
     probed = [found for found in probe_all() if found.level != "none"]
     for found in probed:
         yield Finding(found.level, "ok" if found.works else "no", found.detail, found.remedy)
+        if found.level == "bubblewrap" and found.works:
+            agent = probe_agent()
+            yield Finding("agents in it", "ok" if agent.works else "no", agent.detail, agent.remedy)
     yield from namespaces()
     works = [found.level for found in probed if found.works]
     if "landlock" in works:

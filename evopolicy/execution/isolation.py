@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from evopolicy.execution import bubblewrap, landlock, packages, probe
-from evopolicy.kernel.errors import ConfigError, ExecutionError, IsolationError, did_you_mean
-from evopolicy.kernel.ports import ISOLATIONS, Isolation
+from evopolicy.execution.agent import LocalAgentLauncher
+from evopolicy.kernel.errors import ConfigError, EvoPolicyError, ExecutionError, IsolationError, did_you_mean
+from evopolicy.kernel.ports import ISOLATIONS, AgentSite, Invocation, Isolation
 
 Asked = Literal["auto", "bubblewrap", "landlock", "none"]
 
@@ -42,6 +43,7 @@ REFUSED = (
 """What helps where user namespaces are refused and no setting of the kernel's says why."""
 _SYSCTLS = Path("/proc/sys")
 _PROBED_BYTES = 1 << 20
+_AGENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,86 @@ def probe_level(level: Isolation) -> Probed:
     if landlock.abi() == 0:
         return Probed(level, False, "the kernel has no Landlock, or it is switched off", _LANDLOCK_REMEDY)
     return _run_landlock() if level == "landlock" else _run_bubblewrap()
+
+
+def check_agent(level: Isolation) -> None:
+    """Raises IsolationError where Policies can be held at `level`, which a probe has proven, but an agent cannot."""
+    if level == "bubblewrap" and not (found := probe_agent()).works:
+        raise IsolationError(
+            "execution.isolation=bubblewrap holds here for Policies, but an agent's sandbox needs more and cannot be"
+            f" made: {found.detail} ({found.remedy})"
+        )
+
+
+@cache
+def probe_agent() -> Probed:
+    """Whether an agent can be held at `bubblewrap` too, by starting one that looks at what it finds.
+
+    Its sandbox has a process table, memory for files and filters of `bwrap`'s own laying: some containers let all that
+    a Policy's sandbox needs through, and refuse those.
+    """
+    found = probe_level("bubblewrap")
+    return _run_agent() if found.works else found
+
+
+_LOOK = """
+import json, os, socket
+def failed(what):
+    try:
+        return not what()
+    except Exception:
+        return True
+def carries():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        return True
+def is_kept():
+    try:
+        os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY))
+    except OSError:
+        return True
+looks = {
+    "it has no process table of its own": lambda: 1 < len([n for n in os.listdir("/proc") if n.isdigit()]) < 5,
+    "the kernel's settings can be written": is_kept,
+    "its loopback carries nothing": carries,
+    "it has no temporary folder": lambda: open("/tmp/x", "w").close() is None,
+    "it cannot write to its workspace": lambda: open("/workspace/x", "w").close() is None,
+}
+print(json.dumps([said for said, look in looks.items() if failed(look)]))
+"""
+
+
+def _run_agent() -> Probed:
+    with tempfile.TemporaryDirectory(prefix="evopolicy-probe-") as name:
+        logs = Path(name) / "logs"
+        (Path(name) / "workspace").mkdir()
+        site = AgentSite(Path(name) / "workspace", Path(name) / "no.sock", logs, "", 0)
+        launcher = LocalAgentLauncher(isolation="bubblewrap", client=Path(probe.__file__), policy_packages=())
+        try:
+            started = launcher.start(
+                site, lambda task: Invocation((str(task.python), "-S", "-c", _LOOK), environment={"PYTHONPATH": ""})
+            )
+            try:
+                started.wait(_AGENT_SECONDS)
+            finally:
+                started.stop()
+            failed: list[str] = json.loads((logs / "stdout.log").read_text())
+        except (OSError, ValueError, EvoPolicyError) as error:
+            written = (logs / "stderr.log").read_text(errors="replace") if (logs / "stderr.log").exists() else ""
+            last = (written.strip().splitlines() or [str(error)])[-1]
+            return Probed("bubblewrap", False, last, _agent_remedy(last))
+    if failed:
+        return Probed("bubblewrap", False, "; ".join(failed), _agent_remedy(""))
+    return Probed("bubblewrap", True, "processes, loopback and temporary folders of its own")
+
+
+def _agent_remedy(said: str) -> str:
+    if "proc" in said:
+        return (
+            "this container hides parts of /proc, and so lets nobody mount one: docker run --security-opt"
+            " systempaths=unconfined (Podman: --security-opt unmask=ALL, Kubernetes: procMount: Unmasked);"
+            " execution.isolation=landlock holds agents that have no provider"
+        )
+    return _bubblewrap_remedy(said)
 
 
 def _run_landlock() -> Probed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import struct
@@ -133,6 +134,37 @@ exec "$@"
     assert not found.works
     for hole in ("abstract socket", "a file of the Host", "signalling the Host", "process table", "process numbers"):
         assert hole in found.detail, found.detail
+
+
+@needs_bubblewrap
+def test_where_only_a_policys_sandbox_can_be_made_the_agents_is_refused_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where a container hides a part of `/proc`: no further one may be mounted."""
+    said = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
+    (tmp_path / "bwrap").write_text(
+        f"""#!/bin/sh
+case " $* " in *" --proc "*) echo "{said}" >&2; exit 1;; esac
+exec {bubblewrap.find()} "$@"
+"""
+    )
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert isolation.probe_level.__wrapped__("bubblewrap").works
+    found = isolation.probe_agent.__wrapped__()
+    assert not found.works and found.detail == said
+    assert "systempaths=unconfined" in found.remedy
+    monkeypatch.setattr(isolation, "probe_agent", lambda: found)
+    with pytest.raises(IsolationError, match=r"holds here for Policies, but an agent's.*Can't mount proc.*systempaths"):
+        isolation.check_agent("bubblewrap")
+    isolation.check_agent("landlock")
+
+
+@needs_bubblewrap
+def test_an_agent_that_is_told_of_holes_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "_LOOK", "print('[\"its loopback carries nothing\"]')")
+    found = isolation.probe_agent.__wrapped__()
+    assert not found.works and found.detail == "its loopback carries nothing" and found.remedy
 
 
 def test_bubblewrap_needs_landlock_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
