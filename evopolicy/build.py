@@ -33,10 +33,8 @@ from evopolicy.kernel.ports import (
     AgentIntegration,
     AgentLauncher,
     AgentNetwork,
-    AgentTask,
     Executor,
     Observer,
-    Provider,
 )
 from evopolicy.kernel.program import Program, ProgramStore, capture
 from evopolicy.kernel.record import (
@@ -91,7 +89,7 @@ def cell_plan(config: RunConfig) -> CellPlan:
     _check_output(Path(config.output))
     level = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
     levels.check_agent(level)
-    agent_network.check(level, _asked_network(config), parts.provider)
+    agent_network.check(level, _asked_network(config), parts.agent.provider)
     record = _record(config, parts)
     candidates = config.budget.submissions if config.selection.needs_validation else 0
     return CellPlan(
@@ -111,7 +109,6 @@ def cell_plan(config: RunConfig) -> CellPlan:
 class _Parts:
     agent: AgentIntegration
     agent_versions: Mapping[str, str]
-    provider: Provider | None
     benchmark: Benchmark
     secret: bytes
     initial: Program
@@ -130,14 +127,7 @@ def _parts(config: RunConfig) -> _Parts:
     initial = capture(benchmark.programs[agent.program])
     skills = skill_digests(_skills(config))
     found = agent.probe()
-    return _Parts(agent, found, _provider(agent, config), benchmark, _secret(config.secret), initial, skills)
-
-
-def _provider(agent: AgentIntegration, config: RunConfig) -> Provider | None:
-    """What the agent has to reach, as it says itself when asked how to start it."""
-    folders = (Path("/workspace"), Path("/python3"), Path("/staging"))
-    task = AgentTask(folders[0], config.prompt.text, config.seed, ("evopolicy-session",), folders[1], folders[2])
-    return agent.invoke(task).provider
+    return _Parts(agent, found, benchmark, _secret(config.secret), initial, skills)
 
 
 def _asked_network(config: RunConfig) -> AgentNetwork:
@@ -214,7 +204,7 @@ def _record(config: RunConfig, parts: _Parts) -> RunRecord:
         feedback=config.feedback,
         isolation="",
         agent_isolation="",
-        agent_network=agent_network.wanted(_asked_network(config), parts.provider),
+        agent_network=agent_network.wanted(_asked_network(config), parts.agent.provider),
         initial_program=parts.initial.digest,
         versions=parts.agent_versions,
         machine=machine(),
@@ -239,7 +229,7 @@ def _cell_key(config: RunConfig, parts: _Parts, secret_digest: str) -> list[Any]
         # A skill counts by what it says, not by where it lies on this machine.
         [config.prompt.name, config.prompt.text, [list(pair) for pair in parts.skills.items()]],
         [_plain(config.execution.limits), list(config.execution.policy_packages)],
-        agent_network.wanted(_asked_network(config), parts.provider),
+        agent_network.wanted(_asked_network(config), parts.agent.provider),
         _plain(config.session.limits),
         config.seed,
     ]
@@ -268,7 +258,7 @@ def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int
     isolation = earlier.record.isolation if earlier else config.execution.isolation
     executor = build_executor(config.execution, parts.benchmark, workers=workers, isolation=isolation)
     try:
-        agent_network.check(executor.isolation, _asked_network(config), parts.provider)
+        agent_network.check(executor.isolation, _asked_network(config), parts.agent.provider)
         executor.warm()  # the workers load the Benchmark while the agent starts
         launcher = _launcher(config, executor)
         record = replace(

@@ -105,9 +105,10 @@ def check_invocation(integration: AgentIntegration) -> None:
     for readable in invocation.readable:
         _rule(Path(readable).is_absolute(), f"readable: '{readable}' is not absolute")
     elsewhere = integration.invoke(example_task(resumed=True, seed=0, provider_url="https://elsewhere.example.com"))
-    _rule(elsewhere.provider == invocation.provider, "provider: it differs by task")
-    if invocation.provider is not None:
-        _rule(bool(invocation.provider.models), "provider: it names no model its requests may name")
+    for told in (invocation, elsewhere):
+        _rule(told.provider == integration.provider, "provider: the one of invoke is another than the integration's")
+    if integration.provider is not None:
+        _rule(bool(integration.provider.models), "provider: it names no model its requests may name")
         said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
         _rule(any(EXAMPLE_URL in text for text in said), "provider: its program is not pointed at task.provider_url")
 

@@ -226,7 +226,7 @@ class Invocation:
     home: Mapping[str, Path] = field(default_factory=dict)
     """Files and folders of this machine copied into its clean home, by relative path: a login."""
     provider: Provider | None = None
-    """What it has to reach; None: it needs no network."""
+    """The same as `AgentIntegration.provider`."""
 
 
 class AgentIntegration(Protocol):
@@ -242,6 +242,10 @@ class AgentIntegration(Protocol):
     @property
     def resumes(self) -> bool:
         """Whether a new process can go on in a half-done Run (after the Host was killed)."""
+
+    @property
+    def provider(self) -> Provider | None:
+        """What it has to reach, known before anything is started; None: it needs no network."""
 
     def probe(self) -> Mapping[str, str]:
         """Versions for the record. Raises AgentError, with the command that mends it, for what is missing."""

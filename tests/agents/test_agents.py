@@ -147,7 +147,7 @@ def test_a_command_with_a_provider_is_pointed_at_it_and_kept_to_its_model() -> N
     agent = load_agent("command", values("command", model="m-1", **options))
     invocation = agent.invoke(example_task(provider_url="http://127.0.0.1:1"))
     assert (invocation.argv[1], invocation.environment) == ("http://127.0.0.1:1", {"BASE": "http://127.0.0.1:1/"})
-    assert invocation.provider is not None
+    assert invocation.provider is not None and invocation.provider == agent.provider
     assert (invocation.provider.url, invocation.provider.models) == ("https://api.example.com/v1", ("m-1",))
     assert "web_search" in invocation.provider.refused_tools
     assert agent.identity.options["provider"]["key_variable"] == "EXAMPLE_KEY"
@@ -172,7 +172,7 @@ def test_a_command_that_cannot_be_started_is_refused(change: dict[str, Any], sai
 
 def test_a_provider_that_names_its_models_needs_no_other() -> None:
     options = {"argv": ["sh", "{provider_url}"], "provider": {**PROVIDER, "models": ["a", "b"]}}
-    provider = load_agent("command", values("command", **options)).invoke(example_task()).provider
+    provider = load_agent("command", values("command", **options)).provider
     assert provider is not None and provider.models == ("a", "b")
 
 
@@ -236,11 +236,19 @@ class TestCommandContract(AgentContract):
         return load_agent("command", values("command", argv=["sh", "-c", "true"]))
 
 
+ASKED = Provider("https://api.example.com", ("POST /chat",), models=("m",))
+BROKEN = {"provider": ASKED, "other": ASKED, "models": replace(ASKED, models=())}
+
+
 @dataclass(frozen=True)
 class Broken(Baseline):
     """Breaks one rule of the contract at a time."""
 
     rule: str = ""
+
+    @property
+    def provider(self) -> Provider | None:
+        return BROKEN.get(self.rule)
 
     @property
     def identity(self) -> Any:
@@ -260,10 +268,11 @@ class Broken(Baseline):
             "files": {"files": {"../outside": ""}},
             "secret": {"environment": {"KEY": "sk-0123456789abcdef"}},
             "home": {"home": {"/etc/login": Path("/etc/login")}},
-            "provider": {"provider": Provider("https://api.example.com", ("POST /chat",), models=("m",))},
-            "models": {"argv": (EXAMPLE_URL,), "provider": Provider("https://api.example.com", ("POST /chat",))},
+            "models": {"argv": (EXAMPLE_URL,)},
+            "other": {"argv": (EXAMPLE_URL,), "provider": replace(ASKED, paths=("POST /more",))},
+            "hidden": {"argv": (EXAMPLE_URL,), "provider": ASKED},
         }
-        return replace(invocation, **changes.get(self.rule, {}))
+        return replace(invocation, **{"provider": self.provider, **changes.get(self.rule, {})})
 
     def read(self, lines: Any) -> Transcript:
         if self.rule == "read":
@@ -277,6 +286,7 @@ class Broken(Baseline):
         ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
         ("prompt", "128 KiB"), ("files", "outside"), ("home", "/etc/login"),
         ("provider", "not pointed at task.provider_url"), ("models", "provider: it names no model"),
+        ("other", "provider: the one of invoke is another"), ("hidden", "provider: the one of invoke is another"),
         ("secret", "SOME_API_KEY"), ("read", "read raised"),
         ("silent", "neither kept nor counted"),
     ],

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -144,6 +144,20 @@ def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_s
                 with pytest.raises(AgentError, match=said):
                     start(load_config("smoke", **settings))
     assert not list((tmp_path / "output" / "runs").rglob("journal.jsonl"))
+
+
+def test_a_plan_knows_the_provider_without_an_invocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = {"url": "https://api.example.com/v1", "paths": ["POST /chat"]}
+    settings = dict(config(tmp_path, "none", []), secret={"file": None, "variable": None})
+    settings["agent"] = {**settings["agent"], "model": "m-1", "provider": provider}
+    settings["execution"] = {"isolation": "none", "allow_unisolated": True, "agent_network": "proxy"}
+
+    def invoke(*_: object) -> NoReturn:
+        raise AssertionError("asked how to start before there is anything to start")
+
+    monkeypatch.setattr("evopolicy.agents.command.integration.Command.invoke", invoke)
+    with pytest.raises(AgentError, match="agent_network=proxy needs isolation bubblewrap"):
+        build.cell_plan(load_config("smoke", **settings))
 
 
 @pytest.mark.skipif(

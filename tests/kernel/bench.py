@@ -24,7 +24,7 @@ from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, Fault, Outco
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.policy import PolicyContext, bind
 from evopolicy.kernel.pool import Pool, PoolConfig, plan_pool
-from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Limits
+from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Limits, Provider
 from evopolicy.kernel.program import ProgramStore, capture
 from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord
 from evopolicy.kernel.run import RunPlan
@@ -369,6 +369,7 @@ class FunctionAgent:
     missing: list[str] = field(default_factory=list)
     """While it holds a sentence, the agent cannot be started."""
     program: str = "initial"
+    provider: Provider | None = None
     identity: AgentIdentity = field(default_factory=lambda: AgentIdentity("function", "function"))
 
     def probe(self) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ class Baseline:
     Config = BaselineConfig
     program = "initial"
     resumes = True
+    provider = None
 
     @property
     def identity(self) -> AgentIdentity:

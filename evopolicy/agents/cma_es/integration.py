@@ -23,6 +23,7 @@ class CmaEs:
     Config = CmaEsConfig
     program = "parametric"
     resumes = True
+    provider = None
 
     @property
     def identity(self) -> AgentIdentity:

@@ -12,7 +12,7 @@ from evopolicy.agents.command.config import CommandConfig
 from evopolicy.agents.config import identity
 from evopolicy.agents.stream import json_lines
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
 from evopolicy.kernel.transcript import Step, Transcript
 
 VERSION_SECONDS = 20.0
@@ -38,6 +38,14 @@ class Command:
     @property
     def resumes(self) -> bool:
         return self.config.resumes
+
+    @property
+    def provider(self) -> Provider | None:
+        """The config's, kept to the config's model unless it names models itself."""
+        provider = self.config.provider
+        if provider is None or provider.models:
+            return provider
+        return replace(provider, models=(self.config.model,))
 
     def probe(self) -> Mapping[str, str]:
         executable = self._executable()
@@ -68,16 +76,13 @@ class Command:
         if executable is not None:
             argv[0] = str(executable)
             readable += [executable, *([executable.resolve()] if executable.is_symlink() else [])]
-        provider = self.config.provider
-        if provider is not None and self.config.model and not provider.models:
-            provider = replace(provider, models=(self.config.model,))
         return Invocation(
             argv=tuple(argv),
             environment={name: _filled(value, task) for name, value in self.config.environment.items()},
             stdin=task.prompt,
             packages=self.config.packages,
             readable=tuple(readable),
-            provider=provider,
+            provider=self.provider,
         )
 
     def read(self, lines: Iterable[str]) -> Transcript:

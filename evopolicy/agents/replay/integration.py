@@ -28,6 +28,7 @@ class Replay:
     Config = ReplayConfig
     program = "initial"
     resumes = True
+    provider = None
 
     @property
     def identity(self) -> AgentIdentity:
