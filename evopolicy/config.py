@@ -18,6 +18,11 @@ from evopolicy.kernel.selection import SelectionConfig
 
 MAX_BLOCK_SECONDS = 600.0
 LEAST_SECONDS = 0.001
+MOST_SECONDS = 1e7
+MOST_WORKERS = 1024
+LEAST_MEMORY = 1 << 24
+LEAST_SCRATCH = 1 << 16
+MOST_BYTES = 1 << 50
 
 
 def _within(key: str, value: float | None, least: float, most: float = math.inf) -> None:
@@ -80,13 +85,13 @@ class ExecutionConfig:
         if self.agent_network not in AGENT_NETWORKS:
             hint = did_you_mean(self.agent_network, AGENT_NETWORKS)
             raise ConfigError(f"execution.agent_network: '{self.agent_network}' is unknown.{hint}")
-        _within("execution.workers", self.workers, 1)
+        _within("execution.workers", self.workers, 1, MOST_WORKERS)
         _within("execution.episode_retries", self.episode_retries, 0)
         for name in ("act_seconds", "episode_seconds", "step_seconds"):
-            _within(f"execution.limits.{name}", getattr(self.limits, name), LEAST_SECONDS)
-        _within("execution.limits.stall_factor", self.limits.stall_factor, 1)
-        for name in ("memory_bytes", "output_bytes", "scratch_bytes"):
-            _within(f"execution.limits.{name}", getattr(self.limits, name), 0)
+            _within(f"execution.limits.{name}", getattr(self.limits, name), LEAST_SECONDS, MOST_SECONDS)
+        _within("execution.limits.stall_factor", self.limits.stall_factor, 1, MOST_SECONDS)
+        for name, least in (("memory_bytes", LEAST_MEMORY), ("output_bytes", 0), ("scratch_bytes", LEAST_SCRATCH)):
+            _within(f"execution.limits.{name}", getattr(self.limits, name), least, MOST_BYTES)
 
 
 @dataclass(frozen=True)

@@ -447,3 +447,20 @@ def test_diff_counts_lines_as_editors_do() -> None:
 def test_diff_names_empty_files_that_came_or_went() -> None:
     assert diff(program_of(), program_of(a=b"")) == "Empty file a added\n"
     assert diff(program_of(a=b""), program_of()) == "Empty file a removed\n"
+
+
+def test_reading_a_stored_program_leaves_no_mark_on_it(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "data").mkdir(parents=True)
+    (source / "policy.py").write_text("x = 1")
+    (source / "data" / "numbers.txt").write_text("1 2")
+    folder = ProgramStore(tmp_path / "programs").put(capture(source))
+    places = [folder, *folder.rglob("*")]
+    before = [(place.stat().st_atime, place.stat().st_mtime) for place in places]
+    for place in places:
+        if place.is_file():
+            place.read_bytes()
+        else:
+            list(place.iterdir())
+    assert [(place.stat().st_atime, place.stat().st_mtime) for place in places] == before
+    assert len(set(before)) == 1
