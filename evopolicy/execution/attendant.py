@@ -335,11 +335,12 @@ class _Stream:
     def _keep(self, data: bytes) -> None:
         head, rest = data[: self._left], data[self._left :]
         if head:
-            self._file.write(head)
+            self._write(head)
             self._left -= len(head)
         if rest:
             # The file does not grow any more, its time does: someone is still talking.
-            os.utime(self._file.fileno())
+            with contextlib.suppress(OSError):
+                os.utime(self._file.fileno())
             self._tail.append(rest)
             self._held += len(rest)
             while self._held - len(self._tail[0]) >= TAIL_BYTES:
@@ -347,14 +348,23 @@ class _Stream:
                 self._held -= gone
                 self._dropped += gone
 
+    def _write(self, data: bytes) -> None:
+        """Write all of it; on a full disk the rest is lost and counted, since an agent is attended to its end."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file.fileno(), rest) :]
+        except OSError:
+            self._dropped += len(rest)
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             while data := os.read(self.fd, _CHUNK):
                 self._keep(data)
         if self._dropped:
-            self._file.write(f"\n... {self._dropped} bytes left out ...\n".encode())
+            self._write(f"\n... {self._dropped} bytes left out ...\n".encode())
         for data in self._tail:
-            self._file.write(data)
+            self._write(data)
         self._file.close()
         os.close(self.fd)
 

@@ -100,6 +100,21 @@ def test_a_pipe_that_is_closed_ends_who_writes_to_it_as_in_any_shell(level: Isol
     assert (site.logs / "stderr.log").read_text() == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_agent_is_attended_to_its_end_where_the_disk_takes_no_more_output(level: Isolation, site: AgentSite) -> None:
+    site.logs.mkdir(parents=True)
+    (site.logs / "stdout.log").symlink_to("/dev/full")
+    process = launcher(level).start(
+        site, lambda _task: Invocation(("/bin/sh", "-c", "echo lost; echo kept >&2; exit 7"))
+    )
+    try:
+        assert process.wait(60) == 7
+    finally:
+        process.stop()
+    assert (site.logs / "stderr.log").read_text() == "kept\n"
+
+
 @needs_landlock
 def test_agent_sees_neither_record_nor_simulators_nor_other_processes_nor_network(site: AgentSite) -> None:
     code, out, err = run(
