@@ -4,6 +4,10 @@
 
 Every row is the median of repeats; in each, a bare loop of the same Environment and Policy in one process runs right
 beside the engine, so that a slow or busy machine slows both. Numbers of a machine that does other work are no good.
+
+Two rows are not of that kind. Memory is measured once, and up to 4 MiB of growth count as flat: allocators and caches
+come and go by that, and it is less than 5 KiB for each of 900 Episodes. A cell's overhead is measured in one small
+sweep by the command line: its wall time, less what the cells' journals give to agent and Episodes, over the cells.
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import platform
 import resource
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,13 +33,14 @@ from typing import Any
 import numpy as np
 
 from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.machine import cores
 from evopolicy.kernel import spaces
 from evopolicy.kernel.benchmark import Benchmark, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.policy import PolicyContext, bind
 from evopolicy.kernel.ports import Limits
+from evopolicy.kernel.record import Run, load_run
 
 LIMITS = Limits(5.0, 300.0, 2 << 30, 65_536, 64 << 20, 60.0, 60.0)
-CORES = len(os.sched_getaffinity(0))
 STEADY = "class P:\n    def act(self, obs): return 0\ndef make_policy(context): return P()\n"
 STEADY_BOX = (
     "import numpy as np\nclass P:\n    a = np.zeros(6, np.float32)\n    def act(self, obs): return self.a\n"
@@ -137,7 +142,7 @@ def bare(benchmark: Any, program: Path, episodes: Sequence[EpisodeSpec]) -> floa
 
 @contextmanager
 def engine(reference: BenchmarkReference, level: Any, **options: Any) -> Iterator[LocalExecutor]:
-    options = {"workers": CORES, **options}
+    options = {"workers": cores(), **options}
     with LocalExecutor(reference, LIMITS, isolation=level, allow_unisolated=True, **options) as executor:
         yield executor
 
@@ -204,10 +209,10 @@ def cheetah(level: Any, repeats: int, episodes: int) -> Row:
     benchmark: Benchmark = load("half_cheetah")
     folder = benchmark.programs["initial"]
     with engine(benchmark.reference, level) as executor:
-        timed(executor, folder, specs(2 * CORES))
+        timed(executor, folder, specs(2 * cores()))
 
         def measure() -> float:
-            return bare(benchmark, folder, specs(episodes)) / timed(executor, folder, specs(episodes)) / CORES
+            return bare(benchmark, folder, specs(episodes)) / timed(executor, folder, specs(episodes)) / cores()
 
         value, detail = repeated(repeats, measure)
     return Row("HalfCheetah-v5: isolated / (cores x bare), Episodes per second", value, "", 0.75, True, detail)
@@ -219,7 +224,7 @@ def cartpole(level: Any, repeats: int, episodes: int) -> Row:
 
     benchmark: Benchmark = load("cartpole")
     with program(STEADY) as folder, engine(benchmark.reference, level) as executor:
-        timed(executor, folder, specs(2 * CORES))
+        timed(executor, folder, specs(2 * cores()))
 
         def measure() -> float:
             loop = bare(benchmark, folder, specs(episodes))
@@ -230,7 +235,10 @@ def cartpole(level: Any, repeats: int, episodes: int) -> Row:
 
 
 def memory(level: Any, benchmark: Benchmark, folder: Path, episodes: int) -> Row:
-    """What the Host's memory grows by in one Evaluation, from the 100th Episode (the half of a shorter one) on."""
+    """What the Host's memory grows by in one Evaluation, from the 100th Episode (the half of a shorter one) on.
+
+    4 MiB are allowed: see above.
+    """
     seen: list[int] = []
     page = resource.getpagesize()
 
@@ -256,6 +264,30 @@ def memories(level: Any) -> Iterator[Row]:
     with program(STEADY) as folder:
         yield memory(level, cartpole, folder, 1_000)
     yield memory(level, cheetah, cheetah.programs["initial"], 200)
+
+
+def overhead(level: Any, cells: int) -> Row:
+    """Wall seconds a cell of a sweep takes beside its agent and its Episodes; the command's own start is shared out."""
+    with tempfile.TemporaryDirectory(prefix="evopolicy-measure-") as output:
+        settings = [
+            *("agent=baseline", "benchmark=cartpole", f"seed=range(0,{cells})", "protocol=smoke", "tracking=off"),
+            *("launcher.cells=1", f"execution.isolation={level}", "execution.allow_unisolated=true"),
+        ]
+        command = [sys.executable, "-m", "evopolicy.cli.main", *settings, f"output={output}"]
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - began
+        runs = [load_run(record.parent) for record in Path(output, "runs").glob("*/*/*/record.json")]
+    if done.returncode or len(runs) != cells or not all(run.valid for run in runs):
+        sys.exit(f"a sweep that should have been run was not: {done.stderr[-2000:] or done.stdout[-2000:]}")
+    spent = sum(map(_accounted, runs))
+    detail = f"{cells} cells, {spent / cells:.3g} s each in them"
+    return Row("a cell's overhead outside agent and Episodes", (seconds - spent) / cells, "s", 3.0, False, detail)
+
+
+def _accounted(run: Run) -> float:
+    """Wall seconds of a Run's agent, its Submissions included, and of Validation and Assessment."""
+    return run.state.thinking_seconds + run.state.evaluating_seconds + sum(run.result.wall_seconds.values())
 
 
 def yardsticks() -> dict[str, float]:
@@ -290,7 +322,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     reports = [measured(level, arguments.repeats, arguments.quick) for level in arguments.isolation]
-    machine = {"cores": CORES, "machine": platform.processor() or platform.machine(), **yardsticks()}
+    machine = {"cores": cores(), "machine": platform.processor() or platform.machine(), **yardsticks()}
     if arguments.json:
         print(json.dumps([{**machine, "isolation": level, "rows": _plain(rows)} for level, rows in reports], indent=2))
         return
@@ -312,9 +344,10 @@ def measured(level: Any, repeats: int, quick: bool) -> tuple[str, list[Row]]:
         step_cost(level, repeats, 1_000 if quick else 4_000, frame=False, lanes=4, reach=25.0),
         step_cost(level, repeats, 500 if quick else 2_000, frame=True, lanes=1, reach=100.0),
         cartpole(level, repeats, 50 if quick else 200),
+        overhead(holds, 2 if quick else 8),
     ]
     if not quick:
-        rows += [cheetah(level, repeats, 8 * CORES), *memories(level)]
+        rows += [cheetah(level, repeats, 8 * cores()), *memories(level)]
     return holds, rows
 
 
