@@ -73,6 +73,7 @@ def worker(tmp_path: Path) -> Iterator[tuple[socket.socket, Sleepers]]:
     yield ours, template
     ours.shutdown(socket.SHUT_WR)
     serving.join(60)
+    template._end_all()  # Where it ended by a fault of its own.
     ours.close()
     theirs.close()
 
