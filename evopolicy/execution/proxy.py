@@ -22,7 +22,15 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from evopolicy.execution.agent_network import allowed_hosts
-from evopolicy.execution.proxy_rules import Turned, answer_headers, checked_body, pinned, request_headers
+from evopolicy.execution.proxy_rules import (
+    MAX_BODY_BYTES,
+    Turned,
+    answer_headers,
+    checked_body,
+    pinned,
+    request_headers,
+    too_large,
+)
 from evopolicy.execution.proxy_usage import ProxyLog, UsageReader
 from evopolicy.execution.tunnel import carry
 from evopolicy.kernel.errors import ExecutionError
@@ -30,7 +38,6 @@ from evopolicy.kernel.ports import AgentLimits, Provider
 
 log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 64 << 20
 IN_FLIGHT = 16
 """Requests read or at the provider at once; further ones are told to come back."""
 CONNECTIONS = 64
@@ -245,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isascii() or not length.isdigit():
             raise Turned(400, "body_refused", "the Content-Length is no number.")
         if int(length) > MAX_BODY_BYTES:
-            raise _too_large()
+            raise too_large()
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             raise ConnectionError("the request's body was cut off")
@@ -259,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
             except ValueError:
                 raise Turned(400, "body_refused", "the body's chunks cannot be read.") from None
             if size < 0 or len(body) + size > MAX_BODY_BYTES:
-                raise _too_large()
+                raise too_large()
             if size == 0:
                 while self.rfile.readline(1000).strip():
                     pass
@@ -347,10 +354,6 @@ def _unreachable(error: Exception) -> Turned:
         return Turned(504, "provider_silent", "the provider does not answer in time.")
     what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
     return Turned(502, "provider_unreachable", f"the provider cannot be reached ({what}).")
-
-
-def _too_large() -> Turned:
-    return Turned(413, "too_large", f"a body has {MAX_BODY_BYTES >> 20} MiB at most.")
 
 
 def _count(proxy: Proxy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -29,7 +30,14 @@ authorization proxy-authorization x-api-key api-key x-goog-api-key x-goog-user-p
 openai-project x-auth-token
 """)
 _LOGIN_QUERIES = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
-MAX_NESTED_TOOLS = 10_000
+MAX_NAMES = 20_000
+"""Keys of a body, and types and keys of its tools."""
+MAX_BODY_BYTES = 32 << 20
+"""Of a request, as it comes and as it is written anew."""
+MAX_MARKS = 2_000_000
+"""Commas, colons and opening brackets in a body, in its texts too: what it becomes in memory is bounded by them."""
+_ONE_AT_A_TIME = threading.Lock()
+"""A body taken apart is many times as large as its bytes."""
 
 
 class Turned(Exception):
@@ -66,20 +74,35 @@ def checked_body(provider: Provider, method: str, path: str, body: bytes, encodi
         return "", b""
     if encoding.strip().lower() not in ("", "identity"):
         raise Turned(415, "encoding_refused", f"a body with Content-Encoding '{encoding[:40]}' cannot be checked here.")
+    if sum(body.count(mark) for mark in (b",", b":", b"[", b"{")) > MAX_MARKS:
+        raise too_large(f"{MAX_MARKS} commas, colons and brackets")
+    with _ONE_AT_A_TIME:
+        return _taken_apart(provider, path, body)
+
+
+def too_large(most: str = f"{MAX_BODY_BYTES >> 20} MiB") -> Turned:
+    return Turned(413, "too_large", f"a body has {most} at most.")
+
+
+def _taken_apart(provider: Provider, path: str, body: bytes) -> tuple[str, bytes]:
     try:
         value = json.loads(body, parse_constant=_no_number)
         written = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
         raise Turned(400, "body_refused", "the body is no JSON that can be checked here.") from None
+    if len(written) > MAX_BODY_BYTES:
+        raise too_large()
     if not isinstance(value, dict):
         raise Turned(400, "body_refused", "the body has to be a JSON object.")
     for name in value:
         # Some servers read keys whatever their case.
         if (same := name.lower()) != name and same in ("model", "models", "tools"):
             raise Turned(400, "body_refused", f"the key '{name}' has to be '{same}'.")
-    for name in _named(value):
-        refused = next((tool for tool in provider.refused_tools if _plain(name).startswith(_plain(tool))), None)
-        if refused:
+    hosted = tuple(_plain(tool) for tool in provider.refused_tools)
+    for number, name in enumerate(_named(value)):
+        if number >= MAX_NAMES:
+            _refuse("tool_refused", f"more than {MAX_NAMES} keys and tools cannot be checked here.")
+        if _plain(name[:200]).startswith(hosted):
             _refuse("tool_refused", f"'{name[:80]}' works outside the sandbox and is not allowed in this Run.")
     return _model(provider, path, value), written
 
@@ -105,13 +128,10 @@ def _named(body: Mapping[str, Any]) -> Iterator[str]:
     A tool's name and what lies deeper are the agent's own words: a tool of its own may be called as it likes.
     """
     yield from body
-    waiting, seen = [body.get("tools")], 0
+    waiting = [body.get("tools")]
     while waiting:
         tools = waiting.pop()
         for tool in tools if isinstance(tools, list) else (tools,):
-            seen += 1
-            if seen > MAX_NESTED_TOOLS:
-                _refuse("tool_refused", f"more than {MAX_NESTED_TOOLS} tools cannot be checked here.")
             if isinstance(tool, dict):
                 yield from tool
                 kind = tool.get("type")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -18,7 +19,9 @@ from typing import Any
 import pytest
 
 from evopolicy.execution import proxy as proxies
+from evopolicy.execution import proxy_rules
 from evopolicy.execution.proxy import Proxy
+from evopolicy.execution.proxy_rules import checked_body
 from evopolicy.execution.proxy_usage import LOG, UsageReader, tokens
 from evopolicy.kernel.ports import AgentLimits, Provider
 from tests.execution import upstream as up
@@ -166,14 +169,15 @@ def test_the_provider_reads_the_same_model_as_the_host(serve: Serve, tmp_path: P
         {"mcp_servers": [{"url": "https://x"}]},
         {"web_search_options": {}},
         {"plugins": [{"id": "web"}]},
+        {str(number): 1 for number in range(30_000)},
     ],
-    ids=str,
+    ids=lambda body: str(body)[:80],
 )  # fmt: skip
 def test_tools_that_work_elsewhere_are_refused(serve: Serve, tmp_path: Path, body: Any) -> None:
     _, upstream = serve(up.says({}))
     status, _, said = ask(tmp_path, body)
     assert (status, json.loads(said)["error"]["code"]) == (403, "tool_refused")
-    assert "outside the sandbox" in json.loads(said)["error"]["message"]
+    assert re.search("outside the sandbox|cannot be checked", json.loads(said)["error"]["message"])
     assert upstream.asked == []
     assert logged(tmp_path, 1)[0]["refused"] == "tool_refused"
 
@@ -201,16 +205,44 @@ def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tm
         (b"[" * 100_000, {}, 400),
         (b'{"x": ' + b"9" * 5000 + b"}", {}, 400),
         (b"{}", {"Content-Encoding": "gzip"}, 415),
-        (b"{}", {"Content-Length": str(proxies.MAX_BODY_BYTES + 1)}, 413),
+        (b"{}", {"Content-Length": str(proxy_rules.MAX_BODY_BYTES + 1)}, 413),
+        (b'{"x":[' + b"[]," * 1_000_000 + b"[]]}", {}, 413),
+        (b'{"x":[' + b'{"a":1},' * 700_000 + b"1]}", {}, 413),
+        ('{"x":"' + "\u00e9" * (proxy_rules.MAX_BODY_BYTES // 4) + '"}', {}, 413),
     ],
-    ids=["text", "list", "case", "tools", "nan", "deep", "long", "gzip", "large"],
+    ids=["text", "list", "case", "tools", "nan", "deep", "long", "gzip", "large", "lists", "objects", "escapes"],
 )
 def test_a_body_that_cannot_be_checked_is_refused(
-    serve: Serve, tmp_path: Path, body: bytes, headers: dict[str, str], status: int
+    serve: Serve, tmp_path: Path, body: bytes | str, headers: dict[str, str], status: int
 ) -> None:
     _, upstream = serve(up.says({}))
-    assert ask(tmp_path, body, headers=headers)[0] == status
+    assert ask(tmp_path, body.encode() if isinstance(body, str) else body, headers=headers)[0] == status
     assert upstream.asked == []
+
+
+def test_one_body_at_a_time_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def loads(_text: bytes, **_: Any) -> Any:
+        inside.append(1)
+        most.append(len(inside))
+        threading.Event().wait(0.02)
+        inside.pop()
+        return {}
+
+    monkeypatch.setattr("evopolicy.execution.proxy_rules.json.loads", loads)
+    asking = [threading.Thread(target=checked_body, args=(EXAMPLE, "POST", "/chat", b"{}", "")) for _ in range(8)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert most == [1] * 8
+
+
+def test_a_long_text_full_of_marks_passes(serve: Serve, tmp_path: Path) -> None:
+    serve(up.says({}))
+    assert ask(tmp_path, {"x": "a, b: {c} [d]\n" * 50_000})[0] == 200
 
 
 def test_a_body_in_chunks_is_taken_and_checked(serve: Serve, tmp_path: Path) -> None:
