@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from evopolicy.execution.agent_bubblewrap import PORT
+from evopolicy.execution.proxy_upstream import host_proxy
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentNetwork, Isolation, Provider
 
@@ -64,6 +65,13 @@ def check(isolation: Isolation, asked: AgentNetwork, provider: Provider | None) 
     """All that can be checked before anything is spent; returns `effective`. Raises AgentError."""
     network = effective(isolation, asked, provider)
     read_key(provider)
+    if provider is not None and network in ("proxy", "allowlist"):
+        for host in allowed_hosts(provider) if network == "allowlist" else ():
+            name, _, port = host.rpartition(":")
+            host_proxy("https", name.strip("[]"), int(port) if port.isdigit() else 443)
+        if network == "proxy":
+            split = urlsplit(provider.url)
+            host_proxy(split.scheme, split.hostname or "", split.port or (443 if split.scheme == "https" else 80))
     return network
 
 

@@ -31,6 +31,7 @@ from evopolicy.execution.proxy_rules import (
     request_headers,
     too_large,
 )
+from evopolicy.execution.proxy_upstream import Watch, connected, connected_socket, hang_up, unreachable
 from evopolicy.execution.proxy_usage import ProxyLog, UsageReader
 from evopolicy.execution.tunnel import carry
 from evopolicy.kernel.errors import ExecutionError
@@ -44,7 +45,6 @@ CONNECTIONS = 64
 """Open at once, tunnels included; further ones are closed."""
 READ_SECONDS = 60.0
 """For the agent to send its request."""
-CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 600.0
 """Between two pieces of the provider's answer."""
 BUSY_SECONDS = 2.0
@@ -106,8 +106,7 @@ class Proxy:
         with self._lock:
             self._closed, links = True, list(self._links)
         for link in links:
-            with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
+            hang_up(link)
         self._server.shutdown()
         self._server.server_close()
 
@@ -210,9 +209,9 @@ class _Handler(BaseHTTPRequestHandler):
         _count(proxy)
         name, _, port = host.rpartition(":")
         try:
-            link = socket.create_connection((name.strip("[]"), int(port)), CONNECT_SECONDS)
-        except (OSError, ValueError) as error:
-            raise _unreachable(error) from None
+            link = connected_socket(name.strip("[]"), int(port))
+        except ValueError as error:
+            raise unreachable(error) from None
         with link, _held(proxy, link):
             self.send_response_only(200, "Connection established")
             self.end_headers()
@@ -235,9 +234,10 @@ class _Handler(BaseHTTPRequestHandler):
             model, body = checked_body(proxy.provider, self.command, path, self._body(), encoding)
             entry |= {"path": path, "model": model, "bytes_up": len(body)}
             _count(proxy)
-            link = _link(proxy)
-            with _held(proxy, link.sock):
-                answer = self._ask(proxy, link, target, body)
+            link, before, own = connected(proxy.provider.url, proxy.context)
+            link.sock.settimeout(proxy.answer_seconds)
+            with _held(proxy, link.sock), Watch(self.connection, link.sock) as watch:
+                answer = self._ask(proxy, link, before + target, body, own, watch)
                 self._stream(proxy, answer, entry)
         finally:
             if link is not None:
@@ -275,18 +275,28 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.readline(100)
 
     def _ask(
-        self, proxy: Proxy, link: http.client.HTTPConnection, target: str, body: bytes
+        self,
+        proxy: Proxy,
+        link: http.client.HTTPConnection,
+        target: str,
+        body: bytes,
+        own: dict[str, str],
+        watch: Watch,
     ) -> http.client.HTTPResponse:
         try:
             link.putrequest(self.command, target, skip_accept_encoding=True)
-            for name, value in request_headers(proxy.provider, proxy.key, self.headers.items()):
+            for name, value in (*request_headers(proxy.provider, proxy.key, self.headers.items()), *own.items()):
                 link.putheader(name, value)
             if self.command == "POST":
                 link.putheader("Content-Length", str(len(body)))
             link.endheaders(body)
-            return link.getresponse()
+            answer = link.getresponse()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _unreachable(error) from None
+            if watch.left:
+                raise ConnectionAbortedError("before the answer") from None
+            raise unreachable(error) from None
+        watch.answering = True
+        return answer
 
     def _stream(self, proxy: Proxy, answer: http.client.HTTPResponse, entry: dict[str, Any]) -> None:
         """Hand on every piece as it comes. An answer that breaks off is broken off here too."""
@@ -329,31 +339,6 @@ def _piece(answer: http.client.HTTPResponse) -> bytes:
         raise _Broken("the provider's answer stalled") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise _Broken(f"the provider's answer broke off: {type(error).__name__}") from None
-
-
-def _link(proxy: Proxy) -> http.client.HTTPConnection:
-    """A connection to the provider. Raises Turned."""
-    split = urlsplit(proxy.provider.url)
-    host = split.hostname or ""
-    link: http.client.HTTPConnection
-    if proxy.context is not None:
-        link = http.client.HTTPSConnection(host, split.port, timeout=CONNECT_SECONDS, context=proxy.context)
-    else:
-        link = http.client.HTTPConnection(host, split.port, timeout=CONNECT_SECONDS)
-    try:
-        link.connect()
-    except (OSError, http.client.HTTPException) as error:
-        link.close()
-        raise _unreachable(error) from None
-    link.sock.settimeout(proxy.answer_seconds)
-    return link
-
-
-def _unreachable(error: Exception) -> Turned:
-    if isinstance(error, TimeoutError):
-        return Turned(504, "provider_silent", "the provider does not answer in time.")
-    what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-    return Turned(502, "provider_unreachable", f"the provider cannot be reached ({what}).")
 
 
 def _count(proxy: Proxy) -> None:

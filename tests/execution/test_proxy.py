@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
+from evopolicy.execution import agent_network, proxy_rules
 from evopolicy.execution import proxy as proxies
-from evopolicy.execution import proxy_rules
 from evopolicy.execution.proxy import Proxy
 from evopolicy.execution.proxy_rules import checked_body
 from evopolicy.execution.proxy_usage import LOG, UsageReader, tokens
+from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentLimits, Provider
 from tests.execution import upstream as up
 
@@ -472,6 +473,98 @@ def test_closing_ends_a_request_that_hangs(serve: Serve, tmp_path: Path) -> None
     proxy.close()
     waiting.join(30)
     assert not waiting.is_alive()
+
+
+def test_an_agent_that_gives_up_on_a_silent_provider_ends_its_request(serve: Serve, tmp_path: Path) -> None:
+    here, ended = threading.Event(), threading.Event()
+
+    def answer(link: socket.socket, _: Any) -> None:
+        here.set()
+        with contextlib.suppress(OSError):
+            link.recv(1)
+        ended.set()
+
+    serve(answer)
+    client = up.Client(tmp_path / "1.sock")
+    client.request("POST", "/chat", b"{}")
+    assert here.wait(30)
+    client.sock.shutdown(socket.SHUT_WR)  # all the sandbox's forwarder does when the agent closes
+    assert ended.wait(30), "the provider is still waited for"
+    assert "the agent left" in logged(tmp_path, 1)[0]["error"]
+    client.close()
+
+
+# --- the Host's own proxy --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def corporate(monkeypatch: pytest.MonkeyPatch) -> Iterator[up.Upstream]:
+    """The Host's own proxy: notes what it is asked and answers every plain request itself."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+    def answer(link: socket.socket, asked: up.Asked) -> None:
+        if asked.method != "CONNECT":
+            up.says({"by": "proxy"})(link, asked)
+        elif "none" in asked.target:
+            link.sendall(b"HTTP/1.1 407 Login first\r\n\r\n")
+        else:
+            link.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            link.sendall(link.recv(1000).upper())
+
+    with up.provider(answer) as server:
+        monkeypatch.setenv("HTTPS_PROXY", server.url.replace("localhost", "me:a%40b@localhost"))
+        monkeypatch.setenv("HTTP_PROXY", server.url)
+        yield server
+
+
+def test_the_hosts_own_proxy_leads_to_the_provider(serve: Serve, tmp_path: Path, corporate: up.Upstream) -> None:
+    serve(up.says({}), url="http://api.invalid:81/v1")
+    assert json.loads(ask(tmp_path, {})[2]) == {"by": "proxy"}
+    assert corporate.asked[0].target == "http://api.invalid:81/v1/chat"
+    assert corporate.asked[0].headers["host"] == "api.invalid:81"
+    serve(up.says({}), url="https://none.invalid/v1")
+    status, _, body = ask(tmp_path, {}, n=3)
+    assert (
+        status == 502 and "the Host's own proxy: Tunnel connection failed: 407" in json.loads(body)["error"]["message"]
+    )
+    assert (corporate.asked[1].method, corporate.asked[1].target) == ("CONNECT", "none.invalid:443")
+    assert corporate.asked[1].headers["proxy-authorization"] == "Basic bWU6YUBi"
+
+
+def test_a_tunnel_goes_by_the_hosts_own_proxy_too(serve: Serve, tmp_path: Path, corporate: up.Upstream) -> None:
+    serve(up.says({}), url="https://api.invalid", tunnel=True)
+    client = up.Client(tmp_path / "1.sock")
+    client.connect()
+    client.sock.sendall(b"CONNECT api.invalid:443 HTTP/1.1\r\n\r\n")
+    assert client.sock.recv(1000).startswith(b"HTTP/1.1 200")
+    client.sock.sendall(b"hello")
+    assert client.sock.recv(1000) == b"HELLO"
+    client.close()
+    assert corporate.asked[0].target == "api.invalid:443"
+
+
+def test_this_machine_and_what_no_proxy_names_are_asked_straight(
+    serve: Serve, tmp_path: Path, corporate: up.Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(up.says({"straight": 1}))
+    assert json.loads(ask(tmp_path, {})[2]) == {"straight": 1}
+    monkeypatch.setenv("NO_PROXY", "example.com,api.invalid")
+    serve(up.says({}), url="http://api.invalid")
+    assert ask(tmp_path, {}, n=3)[0] == 502
+    assert corporate.asked == []
+
+
+def test_a_proxy_of_another_kind_is_refused_before_anything_is_spent(
+    corporate: up.Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert corporate
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://localhost:1080")
+    for network in ("proxy", "allowlist"):
+        with pytest.raises(AgentError, match="HTTPS_PROXY .*'http://name:port' is needed"):
+            agent_network.check("bubblewrap", network, replace(EXAMPLE, key_variable=""))
+    assert agent_network.check("bubblewrap", "open", replace(EXAMPLE, key_variable="")) == "open"
 
 
 def test_the_log_holds_no_key_no_header_and_no_text(serve: Serve, tmp_path: Path) -> None:
