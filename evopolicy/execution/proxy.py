@@ -49,6 +49,8 @@ ANSWER_SECONDS = 600.0
 """Between two pieces of the provider's answer."""
 BUSY_SECONDS = 2.0
 LAST_SECONDS = 1.0
+LEFT_BYTES = 16 << 20
+"""Of an answer, read on for its usage after the agent left."""
 _CHUNK = 1 << 16
 
 
@@ -237,8 +239,13 @@ class _Handler(BaseHTTPRequestHandler):
             link, before, own = connected(proxy.provider.url, proxy.context)
             link.sock.settimeout(proxy.answer_seconds)
             with _held(proxy, link.sock), Watch(self.connection, link.sock) as watch:
-                answer = self._ask(proxy, link, before + target, body, own, watch)
-                self._stream(proxy, answer, entry)
+                try:
+                    answer = self._ask(proxy, link, before + target, body, own, watch)
+                except ConnectionAbortedError:
+                    entry |= UsageReader("", path, len(body)).usage(whole=False)
+                    raise
+                usage = UsageReader(answer.getheader("Content-Type", ""), path, len(body), answer.status)
+                self._stream(proxy, answer, entry, usage, watch)
         finally:
             if link is not None:
                 link.close()
@@ -298,34 +305,64 @@ class _Handler(BaseHTTPRequestHandler):
         watch.answering = True
         return answer
 
-    def _stream(self, proxy: Proxy, answer: http.client.HTTPResponse, entry: dict[str, Any]) -> None:
-        """Hand on every piece as it comes. An answer that breaks off is broken off here too."""
+    def _stream(
+        self,
+        proxy: Proxy,
+        answer: http.client.HTTPResponse,
+        entry: dict[str, Any],
+        usage: UsageReader,
+        watch: Watch,
+    ) -> None:
+        """Hand on every piece as it comes. An answer that breaks off is broken off here too.
+
+        When the agent leaves, the rest is read for its usage, as far as `watch` and LEFT_BYTES let it.
+        """
         entry["status"] = answer.status
-        usage = UsageReader(answer.getheader("Content-Type", ""))
+        length = answer.length if not answer.chunked else None
+        with self._leaving(watch):
+            self._head(proxy, answer, length)
+        total, rest, whole = 0, 0, False
+        try:
+            while data := _piece(answer):
+                total += len(data)
+                usage.feed(data)
+                if not watch.broken:
+                    with self._leaving(watch):
+                        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if length is None else data)
+                else:
+                    rest += len(data)
+                    if rest > LEFT_BYTES:
+                        raise _Broken("the rest of the answer is too long")
+            whole = length is None or total >= length
+            if not whole:
+                entry["error"] = "the provider's answer was cut off"
+            elif length is None and not watch.broken:
+                with self._leaving(watch):
+                    self.wfile.write(b"0\r\n\r\n")
+        except _Broken as broken:
+            entry["error"] = str(broken)
+        finally:
+            if watch.broken:
+                entry["error"] = "the agent left" + ("" if whole else "; " + entry.get("error", "not read to its end"))
+            entry |= {"bytes": total, **usage.usage(whole=whole)}
+
+    @contextlib.contextmanager
+    def _leaving(self, watch: Watch) -> Any:
+        try:
+            yield
+        except OSError:
+            watch.leave(broken=True)
+
+    def _head(self, proxy: Proxy, answer: http.client.HTTPResponse, length: int | None) -> None:
         self.send_response_only(answer.status, answer.reason)
         for name, value in answer_headers(proxy.provider, answer.status, answer.getheaders()):
             self.send_header(name, value)
-        length = answer.length if not answer.chunked else None
         if length is not None:
             self.send_header("Content-Length", str(length))
         else:
             self.send_header("Transfer-Encoding", "chunked")
         self.send_header("Connection", "close")
         self.end_headers()
-        total = 0
-        try:
-            while data := _piece(answer):
-                total += len(data)
-                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if length is None else data)
-                usage.feed(data)
-            if length is None:
-                self.wfile.write(b"0\r\n\r\n")
-            elif total < length:
-                entry["error"] = "the provider's answer was cut off"
-        except _Broken as broken:
-            entry["error"] = str(broken)
-        finally:
-            entry |= {"bytes": total, **usage.usage()}
 
 
 class _Broken(Exception):

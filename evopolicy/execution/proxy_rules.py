@@ -32,6 +32,7 @@ openai-project x-auth-token
 _LOGIN_QUERIES = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
 MAX_NAMES = 20_000
 """Keys of a body, and types and keys of its tools."""
+_READ = _words("model models tools stream stream_options")
 MAX_BODY_BYTES = 32 << 20
 """Of a request, as it comes and as it is written anew."""
 MAX_MARKS = 2_000_000
@@ -87,6 +88,10 @@ def too_large(most: str = f"{MAX_BODY_BYTES >> 20} MiB") -> Turned:
 def _taken_apart(provider: Provider, path: str, body: bytes) -> tuple[str, bytes]:
     try:
         value = json.loads(body, parse_constant=_no_number)
+        if isinstance(value, dict) and value.get("stream") and path.endswith("/completions"):
+            options = value.get("stream_options")
+            # OpenAI's chat form reports a stream's tokens only where it is asked to.
+            value["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
         written = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
         raise Turned(400, "body_refused", "the body is no JSON that can be checked here.") from None
@@ -96,7 +101,7 @@ def _taken_apart(provider: Provider, path: str, body: bytes) -> tuple[str, bytes
         raise Turned(400, "body_refused", "the body has to be a JSON object.")
     for name in value:
         # Some servers read keys whatever their case.
-        if (same := name.lower()) != name and same in ("model", "models", "tools"):
+        if (same := name.lower()) != name and same in _READ:
             raise Turned(400, "body_refused", f"the key '{name}' has to be '{same}'.")
     hosted = tuple(_plain(tool) for tool in provider.refused_tools)
     for number, name in enumerate(_named(value)):

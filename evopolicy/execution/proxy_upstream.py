@@ -140,14 +140,16 @@ class Watch:
         self._left_at: float | None = None
         self.answering = False
         """To be set once the answer has begun."""
+        self.broken = False
         self._thread = threading.Thread(target=self._look, name="agent-watch", daemon=True)
 
     @property
     def left(self) -> bool:
         return self._left_at is not None
 
-    def leave(self) -> None:
-        """The agent takes no more."""
+    def leave(self, *, broken: bool = False) -> None:
+        """The agent takes no more; `broken`: it cannot be written to either."""
+        self.broken = self.broken or broken
         if self._left_at is None:
             self._left_at = time.monotonic()
 

@@ -152,7 +152,7 @@ class Provider:
     key_header: str = "Authorization"
     key_form: str = "Bearer {key}"
     models: tuple[str, ...] = ()
-    """Models a request may name; empty: any."""
+    """Models a request may name; empty: any, which no agent's may be."""
     refused_tools: tuple[str, ...] = HOSTED_TOOLS
     """Types of tools, by how they begin, that a request may not bring."""
     hosts: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from evopolicy.execution import agent_network, proxy_rules
 from evopolicy.execution import proxy as proxies
 from evopolicy.execution.proxy import Proxy
 from evopolicy.execution.proxy_rules import checked_body
-from evopolicy.execution.proxy_usage import LOG, UsageReader, tokens
+from evopolicy.execution.proxy_usage import LOG, ProxyLog, UsageReader, tokens
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentLimits, Provider
 from tests.execution import upstream as up
@@ -377,6 +377,75 @@ def test_too_many_requests_at_once_are_told_to_come_back(
     assert ask(tmp_path, {})[0] == 200
 
 
+def test_what_came_after_the_last_line_of_the_log_is_spent_in_the_next_attempt_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evopolicy.execution.proxy_usage.MAX_LINES", 2)
+    for name in ("attempt-1", "attempt-2"):
+        (tmp_path / name).mkdir()
+    first = ProxyLog(tmp_path / "attempt-1")
+    for _ in range(5):
+        assert first.begin(None, None) == ""
+        first.write({"input_tokens": 10, "output_tokens": 1})
+        first.write({"refused": "limit"})
+    assert len((tmp_path / "attempt-1" / LOG).read_text().splitlines()) == 2
+    second = ProxyLog(tmp_path / "attempt-2")
+    assert (second.requests, second.tokens) == (first.requests, first.tokens) == (5, 55)
+
+
+@pytest.mark.parametrize("ending", ["usage", "nothing"])
+def test_an_agent_that_hangs_up_early_pays_for_the_whole_answer(serve: Serve, tmp_path: Path, ending: str) -> None:
+    gone = threading.Event()
+
+    def answer(link: socket.socket, _: Any) -> None:
+        start = {"message": {"usage": {"input_tokens": 11, "output_tokens": 1}}}
+        link.sendall(up.EVENTS + up.chunk(f"data: {json.dumps(start)}\n\n"))
+        assert gone.wait(30)
+        for _number in range(100):
+            link.sendall(up.chunk(f"data: {json.dumps({'delta': {'text': 'x' * 40}})}\n\n"))
+            threading.Event().wait(0.001)
+        if ending == "usage":
+            link.sendall(up.chunk('data: {"usage": {"output_tokens": 900}}\n\n') + b"0\r\n\r\n")
+
+    serve(answer)
+    client = up.Client(tmp_path / "1.sock")
+    client.request("POST", "/chat", b'{"stream": true}')
+    assert client.getresponse().read1(20)
+    client.close()
+    gone.set()
+    (line,) = logged(tmp_path, 1)
+    assert line["input_tokens"] == 11 and line["error"].startswith("the agent left")
+    assert (line["output_tokens"], line.get("estimated")) == ((900, None) if ending == "usage" else (1000, True))
+
+
+def test_a_streamed_chat_is_asked_to_report_its_tokens(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({}), paths=("POST /chat/completions", "POST /responses"))
+    for target, body in (
+        ("/chat/completions", {"stream": True}),
+        ("/chat/completions", {"stream": True, "stream_options": {"include_usage": False, "x": 1}}),
+        ("/chat/completions", {"stream": False}), ("/responses", {"stream": True}),
+    ):  # fmt: skip
+        assert ask(tmp_path, body, target=target)[0] == 200
+    assert [asked.json.get("stream_options") for asked in upstream.asked] == [
+        {"include_usage": True}, {"include_usage": True, "x": 1}, None, None,
+    ]  # fmt: skip
+
+
+def test_an_answer_that_reports_nothing_is_estimated_from_its_bytes(serve: Serve, tmp_path: Path) -> None:
+    said = {"choices": [{"message": {"role": "assistant", "content": "y" * 400}}], "object": "chat"}
+    paths = ("POST /chat", "POST /count_tokens")
+    serve(up.says(said), limits=replace(NO_LIMITS, tokens=200), paths=paths)
+    assert ask(tmp_path, {"x": "z" * 392}, target="/count_tokens")[0] == 200
+    assert ask(tmp_path, {"x": "z" * 392})[0] == 200
+    free, line = logged(tmp_path, 2)
+    assert "input_tokens" not in free and (line["input_tokens"], line["output_tokens"]) == (100, 100)
+    assert line["estimated"] is True
+    assert ask(tmp_path, {})[0] == 403
+    serve(up.says({"error": {"message": "e" * 400}}, "500 Oh"))
+    assert ask(tmp_path, {"x": 1}, n=3)[0] == 500
+    assert "estimated" not in logged(tmp_path, 4)[-1]
+
+
 # --- a provider that fails -------------------------------------------------------------------------------------------
 
 
@@ -490,7 +559,8 @@ def test_an_agent_that_gives_up_on_a_silent_provider_ends_its_request(serve: Ser
     assert here.wait(30)
     client.sock.shutdown(socket.SHUT_WR)  # all the sandbox's forwarder does when the agent closes
     assert ended.wait(30), "the provider is still waited for"
-    assert "the agent left" in logged(tmp_path, 1)[0]["error"]
+    (line,) = logged(tmp_path, 1)
+    assert "the agent left" in line["error"] and line["estimated"] is True
     client.close()
 
 
@@ -562,7 +632,7 @@ def test_a_proxy_of_another_kind_is_refused_before_anything_is_spent(
     assert corporate
     monkeypatch.setenv("HTTPS_PROXY", "socks5://localhost:1080")
     for network in ("proxy", "allowlist"):
-        with pytest.raises(AgentError, match="HTTPS_PROXY .*'http://name:port' is needed"):
+        with pytest.raises(AgentError, match=r"HTTPS_PROXY .*'http://name:port' is needed"):
             agent_network.check("bubblewrap", network, replace(EXAMPLE, key_variable=""))
     assert agent_network.check("bubblewrap", "open", replace(EXAMPLE, key_variable="")) == "open"
 
