@@ -285,3 +285,15 @@ def test_the_first_programs_are_weak(task: str, weak: float) -> None:
     outcome = run_program(benchmark, benchmark.programs["initial"], EpisodeSpec(0, 0, 0), steps=50)
     assert outcome.episode_return < weak
     assert not outcome.measures.get("parked")
+
+
+@pytest.mark.parametrize("task", ["parking", "roundabout"])
+def test_a_replay_shows_something_without_a_screen(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = load(task).open(render_mode="rgb_array")
+    try:
+        env.reset(seed=0)
+        picture = env.render()
+    finally:
+        env.close()
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 3

@@ -38,6 +38,14 @@ class Telemetry(gymnasium.Wrapper[Any, Any, Any, Any]):
         terms = {name.removesuffix("_reward"): float(value) for name, value in info.get("rewards", {}).items()}
         return observation, reward, terminated, truncated, {**terms, **self._state(), **_success(info)}
 
+    def render(self) -> Any:
+        task: Any = self.env.unwrapped
+        if task.viewer is None:
+            task.config["offscreen_rendering"] = True
+            task.viewer = _viewer()(task)
+            task.viewer.enabled = True  # Without a screen it would draw nothing, though it needs none.
+        return self.env.render()
+
     def _set_traffic(self) -> None:
         for name, value in self._traffic.items():
             setattr(_Traffic, name, value)
@@ -54,6 +62,11 @@ class Telemetry(gymnasium.Wrapper[Any, Any, Any, Any]):
             "on_road": float(car.on_road),
             "crashed": float(car.crashed),
         }
+
+
+def _viewer() -> Any:
+    """Late: only a replay needs what draws."""
+    return import_module("highway_env.envs.common.graphics").EnvViewer
 
 
 def _success(info: dict[str, Any]) -> dict[str, float]:
