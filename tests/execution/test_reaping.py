@@ -114,26 +114,33 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     limits = dataclasses.replace(LIMITS, stall_factor=1000.0)
-    folder = program(SLEEPS.replace("time.sleep(600)", "time.sleep(1.0)\n            return 0"))
+    asleep, awake = program(SLEEPS), tmp_path / "awake"
+    awake.mkdir()
+    (awake / "policy.py").write_text((asleep / "policy.py").read_text().replace("time.sleep(600)", "return 0"))
     with LocalExecutor(
         toys.reference(steps=2), limits, workers=1, isolation=level, allow_unisolated=True, lanes=1
     ) as engine:
         killed: list[int] = []
 
-        def kill(worker: int) -> None:
-            assert wait_for(lambda: len(descendants(worker)) >= 3)
-            killed.extend([worker, *descendants(worker)])
-            os.kill(worker, signal.SIGKILL)
+        def playing() -> list[int]:
+            """A worker that has a Policy asleep: below it a nursery, a template and the Policy."""
+            below = 5 if level == "bubblewrap" else 3  # and two processes of bubblewrap's
+            return [pid for pid in _workers() if pid not in killed and len(descendants(pid)) >= below]
 
-        engine.warm()
-        assert wait_for(lambda: _workers())
-        killer = threading.Thread(target=kill, args=(_workers()[0],))
+        def kill_twice() -> None:
+            for _ in range(2):
+                if wait_for(lambda: playing()):
+                    worker = playing()[0]
+                    killed.extend([worker, *descendants(worker)])
+                    os.kill(worker, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_twice)
         killer.start()
-        results = engine.evaluate(folder, toys.episodes(1))
+        results = engine.evaluate(asleep, toys.episodes(1))
         killer.join()
         assert wait_for(lambda: not running(killed)), running(killed)
-        assert results[0].outcome is not None or results[0].fault is not None
-        outcomes = engine.evaluate(folder, toys.episodes(1))
+        assert results[0].fault is not None and "twice" in results[0].fault.message
+        outcomes = engine.evaluate(awake, toys.episodes(1))
         assert outcomes[0].outcome is not None and outcomes[0].outcome.length == 2
     assert list(tmp_path.glob("evopolicy-*")) == []
 
