@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evopolicy.authoring import find_benchmark
+from evopolicy.execution.machine import cores
 from evopolicy.presets import conf_folder
 
 _STEPS = 1_000
@@ -48,10 +49,10 @@ def throughput(slug: str, level: Any, episodes: int, repeats: int) -> Throughput
     folder: Path = benchmark.programs["initial"]
     shares, bares = [], []
     with measure.engine(benchmark.reference, level) as executor:
-        measure.timed(executor, folder, measure.specs(2 * measure.CORES))
+        measure.timed(executor, folder, measure.specs(2 * cores()))
         for _ in range(repeats):
             bares.append(measure.bare(benchmark, folder, measure.specs(episodes)))
-            shares.append(bares[-1] / measure.timed(executor, folder, measure.specs(episodes)) / measure.CORES)
+            shares.append(bares[-1] / measure.timed(executor, folder, measure.specs(episodes)) / cores())
     milliseconds = statistics.median(bares) / episodes * 1e3
     return Throughput(slug, benchmark.spec.max_steps, milliseconds, statistics.median(shares))
 
@@ -68,9 +69,9 @@ def main() -> None:
         throughput(slug, arguments.isolation, arguments.episodes, arguments.repeats) for slug in slugs(arguments.suite)
     ]
     if arguments.json:
-        print(json.dumps({"cores": measure.CORES, "rows": [asdict(one) for one in found]}, indent=2))
+        print(json.dumps({"cores": cores(), "rows": [asdict(one) for one in found]}, indent=2))
         return
-    table = Table("Benchmark", "steps", "bare Episode, ms", "share", title=f"{measure.CORES} cores")
+    table = Table("Benchmark", "steps", "bare Episode, ms", "share", title=f"{cores()} cores")
     for one in found:
         table.add_row(one.benchmark, str(one.steps), f"{one.bare_milliseconds:.1f}", f"{one.share:.2f}")
     Console().print(table)
