@@ -15,7 +15,8 @@ from evopolicy import evaluate
 from evopolicy.authoring import BenchmarkError, ConfigError, EpisodeSpec, check_benchmark, find_benchmark, rollout
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE, DONE = range(7)
-REFERENCE = Path(__file__).parent / "reference"
+# One planner solves every task.
+REFERENCE = Path(__file__).parent / "reference" / "any_task"
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -233,7 +234,7 @@ def test_random_reproduces_the_published_row_through_the_engine(task: str) -> No
     assert result.mean == pytest.approx(PUBLISHED[task], abs=6e-7)
 
 
-# What the hand-written Programs in reference/ reach: that each task can be solved through the ABI, and stays so.
+# What the hand-written Program in reference/ reaches: that each task can be solved through the ABI, and stays so.
 REACHED = {
     "minigrid_door_key": (3, 0.96),
     "minigrid_key_corridor": (4, 0.88),
@@ -243,17 +244,10 @@ REACHED = {
 """Held-out Episodes and the mean score on them; more where scores differ much from Episode to Episode."""
 
 
-@pytest.mark.parametrize("task", sorted(REACHED))
+@pytest.mark.parametrize("task", sorted(TASKS))
 def test_a_planner_solves_it_through_the_abi(task: str) -> None:
     count, enough = REACHED[task]
-    result = evaluate(REFERENCE / task, task, split="assessment", episodes=count, workers=1)
+    result = evaluate(REFERENCE, task, split="assessment", episodes=count, workers=1)
     assert result.measurement.failed == 0
     assert all(episode.outcome.measures["solved"] for episode in result.episodes)
     assert result.mean >= enough
-
-
-def test_every_task_has_the_same_planner() -> None:
-    folders = sorted(path.parent for path in REFERENCE.glob("*/policy.py"))
-    assert {folder.name for folder in folders} == set(TASKS) == set(REACHED)
-    for name in ("planner.py", "policy.py"):
-        assert len({(folder / name).read_text() for folder in folders}) == 1

@@ -169,7 +169,7 @@ def solved_door_key(tmp_path: Path) -> tuple[Outcome, Path]:
 
     from evopolicy.authoring import run_program
 
-    folder = Path(__file__).parent / "reference" / "minigrid_door_key"
+    folder = Path(__file__).parent / "reference" / "any_task"
     sys.path.insert(0, str(folder))
     try:
         outcome = run_program(load("minigrid_door_key"), folder, EpisodeSpec(3, 5, 5), trace=tmp_path / "t")
