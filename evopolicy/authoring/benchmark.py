@@ -110,8 +110,11 @@ class GymnasiumBenchmark:
 
     @cached_property
     def programs(self) -> Mapping[str, Path]:
-        """The task's own folders over those any task has."""
+        """The task's own folders over those it has in common with others of its family, over those any task has."""
         found = {folder.name: folder for folder in PROGRAMS.iterdir() if (folder / "policy.py").is_file()}
+        if self._programs is not None:
+            family = self._programs.parent
+            found.update({kind: family / slug / kind for kind, slug in self.profile.programs_of.items()})
         if self._programs is not None and self._programs.is_dir():
             found.update({f.name: f for f in self._programs.iterdir() if (f / "policy.py").is_file()})
         return dict(sorted(found.items()))

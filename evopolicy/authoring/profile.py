@@ -90,6 +90,8 @@ class Profile:
     """Makes a column of every plain number in a step's `info` beside `columns`: for tasks nobody described."""
     drawing: Mapping[str, Value] = field(default_factory=dict)
     """For `gymnasium.make`, added when replays are drawn: a size, a camera. No part of the task."""
+    programs_of: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of Program it has in common with another task of its family: kind -> that task's slug."""
 
 
 class Series:

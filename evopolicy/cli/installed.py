@@ -83,7 +83,7 @@ def try_benchmark(family: str, value: str) -> None:
             environment.reset()
         finally:
             environment.close()
-    print(", ".join(names) or "loads; benchmark.id says which task")
+    print(", ".join(names) or "loads; benchmark.env_id says which task")
 
 
 # --- agents ------------------------------------------------------------------------------------------------------

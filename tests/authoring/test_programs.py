@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evopolicy.authoring import PolicyContext, cast_action, load_policy, space_from_gymnasium
+from evopolicy.authoring import Family, PolicyContext, Profile, cast_action, load_policy, space_from_gymnasium
 from evopolicy.authoring.benchmark import PROGRAMS
 
 SPACES: list[Any] = [
@@ -71,3 +72,22 @@ def test_the_neutral_action_is_zero_or_the_nearest_to_it() -> None:
         PROGRAMS / "initial", context(spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 3.0]), dtype=np.float64))
     )
     assert policy.act(None).tolist() == [0.0, 2.0]
+
+
+def test_a_program_may_be_in_common_with_another_task_of_the_family(tmp_path: Path) -> None:
+    for slug, kind in (("one", "initial"), ("one", "parametric"), ("other", "initial")):
+        (tmp_path / slug / kind).mkdir(parents=True)
+        (tmp_path / slug / kind / "policy.py").write_text("")
+    task: dict[str, Any] = {
+        "id": "toy/CartPole-v1",
+        "env_id": "CartPole-v1",
+        "title": "",
+        "goal": "",
+        "scoring": "",
+        "ending": "",
+    }
+    common = {"initial": "one", "parametric": "one"}
+    profile = Profile(slug="other", failure_score=0.0, programs_of=common, **task)
+    programs = Family("toy:load", {"other": profile}, tmp_path)("other").programs
+    assert programs["parametric"] == tmp_path / "one" / "parametric"
+    assert programs["initial"] == tmp_path / "other" / "initial"

@@ -154,6 +154,7 @@ _MEASURES = (
 def _profile(slug: str, env_id: str, title: str, ground: str, steps: str, failure_score: float) -> Profile:
     return Profile(
         slug=slug,
+        programs_of={"initial": "bipedal_walker", "parametric": "bipedal_walker"},
         id=f"box2d/{env_id}",
         env_id=env_id,
         title=title,

@@ -43,6 +43,7 @@ def profile(slug: str, env_id: str, max_steps: int, measures: tuple[Measure, ...
     }
     return Profile(
         slug=slug,
+        programs_of={"parametric": "minigrid_door_key"},
         id=f"minigrid/{env_id}",
         env_id=env_id,
         columns=COLUMNS,

@@ -90,6 +90,7 @@ def _fields_visited(episode: Episode) -> int:
 def _lake(slug: str, env_id: str, side: int, max_steps: int) -> Profile:
     return Profile(
         slug=slug,
+        programs_of={"initial": "frozen_lake"},
         id=f"toy_text/{env_id}",
         env_id=env_id,
         title=f"FrozenLake, {side} by {side}",
@@ -137,6 +138,7 @@ FROZEN_LAKE_8X8 = _lake("frozen_lake_8x8", "FrozenLake8x8-v1", 8, 200)
 def _cliff(slug: str, env_id: str, title: str, ground: str) -> Profile:
     return Profile(
         slug=slug,
+        programs_of={"initial": "cliff_walking"},
         id=f"toy_text/{env_id}",
         env_id=env_id,
         title=title,
