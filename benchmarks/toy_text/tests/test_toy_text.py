@@ -216,7 +216,7 @@ SOLVED = {
 @pytest.mark.parametrize("task", sorted(SOLVED))
 def test_the_task_can_be_solved_through_the_abi(task: str) -> None:
     count, enough = SOLVED[task]
-    assert mean_return(task, REFERENCE / task, count) >= enough
+    assert mean_return(task, REFERENCE / task.removesuffix("_8x8"), count) >= enough
 
 
 @pytest.mark.parametrize("task", sorted(SOLVED))
