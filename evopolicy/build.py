@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import tempfile
@@ -16,7 +17,7 @@ import msgspec
 
 from evopolicy.agents import load_agent
 from evopolicy.authoring.discovery import find_benchmark
-from evopolicy.config import ExecutionConfig, RunConfig, SecretConfig
+from evopolicy.config import ExecutionConfig, RunConfig
 from evopolicy.config import config_from as config_from
 from evopolicy.execution import agent_network
 from evopolicy.execution import isolation as levels
@@ -46,6 +47,7 @@ from evopolicy.kernel.record import (
     load_run,
 )
 from evopolicy.kernel.run import RunPlan, run
+from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.selection import Measurement, measure
 from evopolicy.kernel.session import SessionSite
 from evopolicy.kernel.submission import Bench
@@ -55,6 +57,8 @@ from evopolicy.session.gateway import SocketGateway
 from evopolicy.session.task_text import TaskTerms
 from evopolicy.session.workspace import prepare_workspace, skill_digests
 
+CALL_SECONDS = 5.0
+"""From the end of a wait to the return of the command that waited, on a busy machine."""
 RESULT_VERSION = 1
 """Part of every cell's key; raised only when the same config gives another result."""
 
@@ -127,7 +131,7 @@ def _parts(config: RunConfig) -> _Parts:
     initial = capture(benchmark.programs[agent.program])
     skills = skill_digests(_skills(config))
     found = agent.probe()
-    return _Parts(agent, found, benchmark, _secret(config.secret), initial, skills)
+    return _Parts(agent, found, benchmark, config.secret.read(), initial, skills)
 
 
 def _asked_network(config: RunConfig) -> AgentNetwork:
@@ -142,28 +146,6 @@ def load_benchmark(config: Mapping[str, Any]) -> Benchmark:
     """The Benchmark a config's `benchmark` names. Raises ConfigError or BenchmarkError."""
     parameters = {key: value for key, value in config.items() if key != "name"}
     return find_benchmark(str(config.get("name", "")), parameters)
-
-
-def _secret(config: SecretConfig) -> bytes:
-    if config.file and config.variable:
-        raise ConfigError("secret: give 'file' or 'variable', not both")
-    if config.file:
-        try:
-            secret = Path(config.file).expanduser().read_bytes().strip()
-        except OSError as error:
-            raise ConfigError(f"secret.file: '{config.file}' cannot be read ({error.strerror})") from None
-        return _not_empty(secret, f"secret.file: '{config.file}'")
-    if config.variable:
-        if config.variable not in os.environ:
-            raise ConfigError(f"secret.variable: the environment has no '{config.variable}'; set it or choose another")
-        return _not_empty(os.environ[config.variable].encode(), f"secret.variable: '{config.variable}'")
-    return b""
-
-
-def _not_empty(secret: bytes, where: str) -> bytes:
-    if not secret:
-        raise ConfigError(f"{where} is empty, so anyone could compute the pool; put a secret there or name none")
-    return secret
 
 
 def _check_output(output: Path) -> None:
@@ -260,7 +242,7 @@ def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int
     try:
         agent_network.check(executor.isolation, _asked_network(config), parts.agent.provider)
         executor.warm()  # the workers load the Benchmark while the agent starts
-        launcher = _launcher(config, executor)
+        launcher = _launcher(config, parts, executor)
         record = replace(
             record,
             isolation=executor.isolation,
@@ -293,12 +275,13 @@ def _run_plan(
 ) -> RunPlan:
     store = ProgramStore(Path(config.output) / "programs")
     initial = store.put(parts.initial)
+    mask, block_seconds = _mask(parts.agent), _block_seconds(config, parts.agent)
 
     def prepare(socket: Path) -> None:
         prepare_workspace(
             folder / "workspace",
             spec=parts.benchmark.spec,
-            terms=_terms(config),
+            terms=_terms(config, block_seconds),
             initial_program=initial,
             skills=_skills(config),
             socket=launcher.seen_socket(socket),
@@ -309,7 +292,7 @@ def _run_plan(
     return RunPlan(
         record=record,
         folder=folder,
-        site=SessionSite(bench, config.budget, pool, store, folder / "workspace", config.session.block_seconds),
+        site=SessionSite(bench, config.budget, pool, store, folder / "workspace", block_seconds, mask),
         agent=parts.agent,
         launcher=launcher,
         gateway=SocketGateway(),
@@ -319,17 +302,25 @@ def _run_plan(
         backoff_seconds=config.session.backoff_seconds,
         prepare_workspace=prepare,
         observers=observers,
+        prices=config.prices,
+        mask=mask,
     )
 
 
-def _terms(config: RunConfig) -> TaskTerms:
+def _block_seconds(config: RunConfig, agent: AgentIntegration) -> float:
+    """How long a call may hold the agent's shell: no longer than that shell waits, less what a call itself takes."""
+    longest = math.inf if agent.call_seconds is None else max(1.0, agent.call_seconds - CALL_SECONDS)
+    return min(config.session.block_seconds, longest)
+
+
+def _terms(config: RunConfig, block_seconds: float) -> TaskTerms:
     return TaskTerms(
         budget=config.budget,
         pool_size=config.pool.training,
         visibility=cast(Visibility, config.feedback.visibility),
         limits=config.execution.limits,
         packages=config.execution.policy_packages,
-        block_seconds=config.session.block_seconds,
+        block_seconds=block_seconds,
         wall_seconds=config.session.limits.wall_seconds,
     )
 
@@ -348,7 +339,7 @@ def build_executor(
     )
 
 
-def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
+def _launcher(config: RunConfig, parts: _Parts, executor: Executor) -> AgentLauncher:
     levels.check_agent(executor.isolation)
     return LocalAgentLauncher(
         isolation=executor.isolation,
@@ -356,7 +347,16 @@ def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
         policy_packages=config.execution.policy_packages,
         network=_asked_network(config),
         limits=config.session.limits,
+        prices=config.prices,
+        mask=_mask(parts.agent),
     )
+
+
+def _mask(agent: AgentIntegration) -> Masker:
+    """Of every secret that a process of this Run may come to know."""
+    provider = agent.provider
+    named = [*agent.variables, *([provider.key_variable] if provider and provider.key_variable else [])]
+    return Masker.of(os.environ, named)
 
 
 def measure_program(
@@ -371,7 +371,7 @@ def measure_program(
     if not config.pool.size(split):
         raise ConfigError(f"pool.{split}: is 0, so there is nothing to measure on; at least 1 is needed")
     benchmark = load_benchmark(config.benchmark)
-    pool = plan_pool(config.pool, benchmark, _secret(config.secret))
+    pool = plan_pool(config.pool, benchmark, config.secret.read())
     with tempfile.TemporaryDirectory() as folder:
         stored = ProgramStore(Path(folder)).put(capture(program))
         executor = build_executor(config.execution, benchmark, workers=workers)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
+from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 import msgspec
@@ -13,6 +15,7 @@ from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AGENT_NETWORKS, AgentLimits, Limits
+from evopolicy.kernel.prices import PriceTable
 from evopolicy.kernel.record import FeedbackConfig
 from evopolicy.kernel.selection import SelectionConfig
 
@@ -101,6 +104,30 @@ class SecretConfig:
     file: str | None
     variable: str | None
 
+    def read(self) -> bytes:
+        """The secret; empty for none. Raises ConfigError."""
+        if self.file and self.variable:
+            raise ConfigError("secret: give 'file' or 'variable', not both")
+        if self.file:
+            try:
+                secret = Path(self.file).expanduser().read_bytes().strip()
+            except OSError as error:
+                raise ConfigError(f"secret.file: '{self.file}' cannot be read ({error.strerror})") from None
+            return _not_empty(secret, f"secret.file: '{self.file}'")
+        if self.variable:
+            if self.variable not in os.environ:
+                raise ConfigError(
+                    f"secret.variable: the environment has no '{self.variable}'; set it or choose another"
+                )
+            return _not_empty(os.environ[self.variable].encode(), f"secret.variable: '{self.variable}'")
+        return b""
+
+
+def _not_empty(secret: bytes, where: str) -> bytes:
+    if not secret:
+        raise ConfigError(f"{where} is empty, so anyone could compute the pool; put a secret there or name none")
+    return secret
+
 
 @dataclass(frozen=True)
 class TrackingConfig:
@@ -133,6 +160,7 @@ class RunConfig:
     feedback: FeedbackConfig
     prompt: PromptConfig
     session: SessionConfig
+    prices: PriceTable
     execution: ExecutionConfig
     tracking: TrackingConfig
     seed: int

@@ -19,6 +19,7 @@ GROUPS = (
     "feedback",
     "prompt",
     "session",
+    "prices",
     "execution",
     "tracking",
 )

@@ -75,6 +75,8 @@ def check_identity(integration: AgentIntegration) -> None:
         integration.program in PROGRAMS, f"program is '{integration.program}', one of {', '.join(PROGRAMS)} is needed"
     )
     _rule(isinstance(integration.resumes, bool), "resumes is no bool")
+    longest = integration.call_seconds
+    _rule(longest is None or longest > 0, "call_seconds is neither None nor a number of seconds")
 
 
 def check_probe(integration: AgentIntegration) -> None:
@@ -102,11 +104,16 @@ def check_invocation(integration: AgentIntegration) -> None:
         _rule(Path(folder).is_dir(), f"folders: '{name}' is no folder on this machine")
     for package in invocation.packages:
         _rule(all(part.isidentifier() for part in package.split(".")), f"packages: '{package}' cannot be imported")
+    for glob in invocation.collect:
+        _rule(".." not in PurePosixPath(glob).parts and not glob.startswith("/"), f"collect: '{glob}' leaves the home")
     for readable in invocation.readable:
         _rule(Path(readable).is_absolute(), f"readable: '{readable}' is not absolute")
     elsewhere = integration.invoke(example_task(resumed=True, seed=0, provider_url="https://elsewhere.example.com"))
-    for told in (invocation, elsewhere):
+    resumed = integration.invoke(example_task(resumed=True, session_id="0a1b-session"))
+    _check_arguments(resumed)
+    for told in (invocation, elsewhere, resumed):
         _rule(told.provider == integration.provider, "provider: the one of invoke is another than the integration's")
+        _rule(tuple(told.variables) == tuple(integration.variables), "variables: invoke's are not the integration's")
     if integration.provider is not None:
         _rule(bool(integration.provider.models), "provider: it names no model its requests may name")
         said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents import scripts
-from evopolicy.agents.stream import json_lines
+from evopolicy.agents.stream import numbered_json_lines
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentTask, Invocation
 from evopolicy.kernel.transcript import Step, ToolCall, Transcript
@@ -79,15 +79,15 @@ def read_script(lines: Iterable[str]) -> Transcript:
     steps: list[Step] = []
     unknown: dict[str, int] = {}
     completed, error, malformed = False, "", 0
-    for event in json_lines(lines):
+    for line, event in numbered_json_lines(lines):
         if event is None or not isinstance(event.get("step"), str):
             malformed += 1
             continue
         kind, text = event["step"], str(event.get("text", ""))
         if kind == "session":
-            steps.append(_session_step(event, len(steps)))
+            steps.append(_session_step(event, len(steps), line))
         elif kind in ("note", "done", "error"):
-            steps.append(Step("agent", text))
+            steps.append(Step("agent", text, line=line))
         else:
             unknown[kind[:80]] = unknown.get(kind[:80], 0) + 1
         completed = kind == "done"
@@ -102,7 +102,7 @@ def read_script(lines: Iterable[str]) -> Transcript:
     )
 
 
-def _session_step(event: Mapping[str, Any], number: int) -> Step:
+def _session_step(event: Mapping[str, Any], number: int, line: int) -> Step:
     argv = event.get("argv") if isinstance(event.get("argv"), list) else []
     result = event.get("result")
     call = ToolCall(
@@ -111,6 +111,8 @@ def _session_step(event: Mapping[str, Any], number: int) -> Step:
         arguments={"argv": argv},
         result=None if result is None else json.dumps(result, sort_keys=True),
         failed=bool(event.get("failed")),
+        line=line,
+        result_line=line,
     )
     submission = event.get("submission")
-    return Step("agent", calls=(call,), submission=submission if type(submission) is int else None)
+    return Step("agent", calls=(call,), submission=submission if type(submission) is int else None, line=line)

@@ -35,7 +35,10 @@ from evopolicy.kernel.ports import (
     AgentTask,
     Invocation,
     Isolation,
+    Served,
 )
+from evopolicy.kernel.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.secrets import NO_SECRETS, Masker
 
 OUTPUT_BYTES = 256 << 20
 START_SECONDS = 60.0
@@ -55,9 +58,12 @@ class LocalAgentLauncher:
         network: AgentNetwork = "none",
         limits: AgentLimits | None = None,
         output_bytes: int = OUTPUT_BYTES,
+        prices: PriceTable = NO_PRICES,
+        mask: Masker = NO_SECRETS,
     ) -> None:
         """`isolation` is a level a probe has proven; `client` the session client's one file; `limits` the proxy keeps.
 
+        `prices`: what the proxy counts cost by; `mask`: of what no log may hold.
         Raises ConfigError for packages that are not installed.
         """
         self._isolation: Isolation = isolation
@@ -66,6 +72,8 @@ class LocalAgentLauncher:
         self._network = network
         self._limits = limits or AgentLimits(None, None, 0)
         self._output_bytes = output_bytes
+        self._prices = prices
+        self._mask = mask
         packages.resolve(self._packages)
 
     @property
@@ -363,6 +371,9 @@ class _LocalAgent:
         if times != self._seen:
             self._seen, self._heard = times, time.monotonic()
         return self._heard
+
+    def served(self) -> Served | None:
+        return None
 
     def stop(self) -> None:
         _end(self._attendant)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite
+from evopolicy.kernel.failures import AUTHENTICATION, FINISHED, PROVIDER
+from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite, Served
+from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.session import Session
 from evopolicy.kernel.state import RunState, add_usage
-from evopolicy.kernel.transcript import TOKENS, Transcript, Usage
+from evopolicy.kernel.stream import STDOUT, read_transcript
+from evopolicy.kernel.transcript import TOKENS, ErrorKind, Transcript, Usage, tool_calls, turns
 
 POLL_SECONDS = 0.05
 PROVIDER_ERRORS = frozenset({"rate_limit", "overload", "network"})
-MAX_LINE = 64 * 2**20
 USAGE_SECONDS = 2.0
 """How often a growing stream is read for what the provider counts, where a limit is set on it."""
+EXPLAINED_SHARE = 0.02
+"""Of all tokens: providers count a session's own side calls, and round, differently from their programs."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,11 @@ class Attendance:
     launcher: AgentLauncher
     workspace: Path
     logs: Path
-    """One folder per attempt is made under it."""
+    """One folder per attempt is made under it, and the agent's `home/` while it is needed."""
     prompt: str
     seed: int
     limits: AgentLimits
+    prices: PriceTable = NO_PRICES
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class AgentEnd:
     """How one attempt ended."""
 
     reason: str
-    """'finished', 'exited', 'crashed', 'wall_time', 'idle', 'tokens', 'cost', 'provider', 'host_failed'."""
+    """'finished', 'exited', 'crashed', 'wall_time', 'idle', 'tokens', 'cost', 'requests', 'context', 'refusal',
+    'authentication', 'provider', 'host_failed'."""
     exit_code: int | None
     """None where the Host had to stop it."""
     thinking_seconds: float
@@ -49,9 +55,18 @@ class AgentEnd:
     """Time its own calls waited for Evaluations."""
     error: str
     """The provider's own words, where it failed."""
+    error_kind: ErrorKind
     usage: Usage
+    """As its stream says, else as the Host's proxy counted."""
     steps: int
     """Messages in its transcript."""
+    turns: int
+    """Of them, the agent's own."""
+    tool_calls: int
+    session_id: str
+    """The provider's session, to be resumed."""
+    unexplained_tokens: int | None
+    """Tokens the Host's proxy passed on that the stream does not tell of; None where it cannot be known."""
 
 
 def attend(attendance: Attendance, session: Session, socket: Path, attempt: int, before: RunState) -> AgentEnd:
@@ -60,38 +75,80 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
     `before` is the Run as earlier attempts left it: what they used counts. Never waits for an Evaluation in flight.
     """
     logs = attempt_logs(attendance.logs, attempt)
-    site = AgentSite(attendance.workspace, socket, logs, attendance.prompt, attendance.seed, attempt > 1)
+    site = AgentSite(
+        attendance.workspace,
+        socket,
+        logs,
+        attendance.prompt,
+        attendance.seed,
+        resumed=attempt > 1,
+        session_id=before.agent_session,
+        home=attendance.logs / HOME,
+    )
     started, blocked = time.monotonic(), session.blocked_seconds
-    spending = _Spending(attendance.agent, attendance.limits, logs, before.usage)
     process = attendance.launcher.start(site, attendance.agent.invoke)
+    spending = _Spending(attendance, logs, before.usage, process)
     try:
         thought_from = started - before.thinking_seconds
         reason, code = _watch(process, session, attendance.limits, spending, thought_from, blocked)
     finally:
         process.stop()
     evaluating = session.blocked_seconds - blocked
-    transcript = read_transcript(attendance.agent, logs)
+    transcript, served = read_transcript(attendance.agent, logs), process.served()
     return AgentEnd(
-        _judge(reason, transcript),
+        _judge(reason, transcript, served),
         code,
         round(time.monotonic() - started - evaluating, 3),
         round(evaluating, 3),
         transcript.error,
-        transcript.usage,
+        transcript.error_kind or (served.trouble if served else ""),
+        attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
         len(transcript.steps),
+        turns(transcript),
+        tool_calls(transcript),
+        transcript.session_id,
+        unexplained(transcript, served),
     )
+
+
+HOME = "home"
 
 
 def attempt_logs(logs: Path, attempt: int) -> Path:
     return logs / f"attempt-{attempt}"
 
 
-def read_transcript(agent: AgentIntegration, logs: Path) -> Transcript:
-    """What an attempt printed, as far as it is there. A reader that fails costs the transcript, never the Run."""
-    try:
-        return agent.read(_lines(logs / "stdout.log"))
-    except Exception as error:
-        return Transcript(error=f"the transcript cannot be read: {type(error).__name__}: {error}", error_kind="other")
+def joined_usage(said: Usage, served: Served | None) -> Usage:
+    """What the stream says where it tells of tokens, else what the Host's proxy counted; requests as the proxy did."""
+    if served is None:
+        return said
+    told = said.output_tokens is not None
+    merged = msgspec.to_builtins(said if told else served.usage)
+    if not told:
+        merged |= {"cost_usd": said.cost_usd, "cost_is_estimate": said.cost_is_estimate}
+    return msgspec.convert({**merged, "requests": served.usage.requests}, Usage)
+
+
+def unexplained(transcript: Transcript, served: Served | None) -> int | None:
+    """Tokens of requests that `transcript` does not tell of; None where one of the two does not count them."""
+    if served is None or not transcript.completed:
+        return None
+    if transcript.response_ids:
+        told = set(transcript.response_ids)
+        return sum(tokens for response, tokens in served.responses.items() if response not in told)
+    if transcript.usage.output_tokens is None or served.estimated:
+        return None
+    more = all_tokens(msgspec.to_builtins(served.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
+    return max(0, more)
+
+
+def is_unexplained(tokens: int | None, usage: Mapping[str, Any]) -> bool:
+    """Whether so many tokens beside a Run's `usage` are more than counting differently can be."""
+    return bool(tokens) and tokens > EXPLAINED_SHARE * all_tokens(usage)  # type: ignore[operator]
+
+
+def all_tokens(usage: Mapping[str, Any]) -> int:
+    return sum(usage.get(kind) or 0 for kind in TOKENS)
 
 
 def _watch(
@@ -107,13 +164,13 @@ def _watch(
         code = process.wait(POLL_SECONDS)
         now = time.monotonic()
         if code is not None:
-            return "finished" if session.finished else "exited" if code == 0 else "crashed", code
+            return FINISHED if session.finished else "exited" if code == 0 else "crashed", code
         if session.failure is not None:
             return "host_failed", None
         if session.finished:
             closed = closed or now
             if now - closed > limits.finish_grace_seconds:
-                return "finished", None
+                return FINISHED, None
             continue
         thinking = now - thought_from - (session.blocked_seconds - blocked)
         if limits.wall_seconds is not None and thinking > limits.wall_seconds:
@@ -125,34 +182,55 @@ def _watch(
 
 
 class _Spending:
-    """What the provider has counted over all attempts, against the limits on tokens and cost."""
+    """What the provider has counted over all attempts, against the limits on requests, tokens and cost."""
 
-    def __init__(self, agent: AgentIntegration, limits: AgentLimits, logs: Path, before: Mapping[str, Any]) -> None:
-        self._agent = agent
-        self._limits = limits
+    def __init__(self, attendance: Attendance, logs: Path, before: Mapping[str, Any], process: AgentProcess) -> None:
+        self._attendance = attendance
         self._logs = logs
         self._before = before
-        self._size = 0
+        self._process = process
+        self._seen: tuple[int, int] = (0, 0)
         self._next = 0.0
 
     def over(self, now: float) -> str:
-        """'tokens' or 'cost' where that limit is passed, else ''. Reads the stream only where it grew."""
-        limits = self._limits
-        if (limits.tokens is None and limits.cost_usd is None) or now < self._next:
+        """'requests', 'tokens' or 'cost' where that limit is passed, else ''. Reads only what grew."""
+        limits = self._attendance.limits
+        if (limits.requests, limits.tokens, limits.cost_usd) == (None, None, None) or now < self._next:
             return ""
-        try:
-            size = (self._logs / "stdout.log").stat().st_size
-        except FileNotFoundError:
+        served, size = self._process.served(), _size(self._logs / STDOUT)
+        if served is not None and served.over:
+            return served.over
+        seen = (size, (served.usage.requests or 0) if served else 0)
+        if seen == self._seen:
             return ""
-        if size == self._size:
-            return ""
-        self._size = size
-        usage = add_usage(self._before, msgspec.to_builtins(read_transcript(self._agent, self._logs).usage))
+        self._seen = seen
+        usage = self._so_far(served)
         ended = time.monotonic()
         self._next = ended + max(USAGE_SECONDS, 10 * (ended - now))  # a long stream takes a tenth of the time at most
-        if limits.tokens is not None and sum(usage.get(kind) or 0 for kind in TOKENS) > limits.tokens:
+        if limits.tokens is not None and all_tokens(usage) > limits.tokens:
             return "tokens"
         return "cost" if limits.cost_usd is not None and (usage.get("cost_usd") or 0.0) > limits.cost_usd else ""
+
+    def _so_far(self, served: Served | None) -> dict[str, Any]:
+        """Of all attempts: of this one, what its stream says or its proxy counted, whichever is more."""
+        limits, prices = self._attendance.limits, self._attendance.prices
+        said = Usage()
+        if limits.tokens is not None or limits.cost_usd is not None:
+            said = read_transcript(self._attendance.agent, self._logs).usage
+        ways = [said] if served is None else [said, served.usage]
+        model = self._attendance.agent.identity.model
+        counted = [msgspec.to_builtins(prices.estimated(way, model)) for way in ways]
+        most = max(counted, key=all_tokens)
+        costs = [usage["cost_usd"] for usage in counted if usage["cost_usd"] is not None]
+        requests = served.usage.requests if served else said.requests
+        return add_usage(self._before, {**most, "cost_usd": max(costs, default=None), "requests": requests})
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _idle(process: AgentProcess, session: Session, limits: AgentLimits, now: float) -> bool:
@@ -161,17 +239,21 @@ def _idle(process: AgentProcess, session: Session, limits: AgentLimits, now: flo
     return now - max(process.last_output(), session.last_call) > limits.idle_seconds
 
 
-def _judge(reason: str, transcript: Transcript) -> str:
-    """An agent that left before it finished because its provider failed is not to blame."""
-    if reason in ("exited", "crashed") and transcript.error_kind in PROVIDER_ERRORS:
-        return "provider"
-    return reason
+def _judge(reason: str, transcript: Transcript, served: Served | None) -> str:
+    """How it ended, by its exit and its stream together.
 
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines an agent printed, undecodable bytes replaced, none longer than MAX_LINE characters."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        while line := file.readline(MAX_LINE):
-            yield line
+    An agent that left or fell silent because its provider failed is not to blame; one whose exit code says success
+    and whose stream does not, has crashed.
+    """
+    if reason not in ("exited", "crashed", "idle"):
+        return reason
+    kind = transcript.error_kind
+    if not transcript.completed and kind in ("", "other"):
+        kind = (served.trouble if served else "") or kind
+    if kind in PROVIDER_ERRORS:
+        return PROVIDER
+    if kind == "authentication":
+        return AUTHENTICATION
+    if kind in ("context", "refusal"):
+        return kind
+    return "crashed" if reason == "exited" and not transcript.completed else reason

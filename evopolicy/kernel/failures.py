@@ -11,6 +11,8 @@ ENGINE_FAULT = "engine_fault"
 FINISHED = "finished"
 NOTHING_PUBLISHED = "nothing_published"
 PROVIDER = "provider"
+AUTHENTICATION = "authentication"
+UNEXPLAINED = "unexplained_requests"
 NOT_STARTED = "not_started"
 HOST_KILLED = "host_killed"
 
@@ -52,9 +54,18 @@ MEANINGS: dict[str, Meaning] = {
     "idle": Meaning(False, "", True, "never", _ENDED),
     "tokens": Meaning(False, "", True, "never", _ENDED),
     "cost": Meaning(False, "", True, "never", _ENDED),
+    "requests": Meaning(False, "", True, "never", _ENDED),
+    "context": Meaning(False, "", True, "never", _ENDED),
+    "refusal": Meaning(False, "", True, "never", _ENDED),
     NOTHING_PUBLISHED: Meaning(False, "the initial Program", True, "never", "measures the initial Program; flagged"),
     PROVIDER: Meaning(
         False, "", False, "always", "resumes the agent with backoff; at the end keeps and measures what there is"
+    ),
+    AUTHENTICATION: Meaning(
+        False, "", False, "always", "says which login to mend; keeps and measures what there is, to be run again"
+    ),
+    UNEXPLAINED: Meaning(
+        False, "", True, "never", "flags a Run whose agent asked the model in ways its stream does not tell of"
     ),
     NOT_STARTED: Meaning(False, "", True, "always", "says what is missing; the Run stays resumable"),
     HOST_KILLED: Meaning(

@@ -22,16 +22,23 @@ class Journal:
     """Appends events to `folder/journal.jsonl`; one Host at a time holds it.
 
     Every event has `n` (0, 1, 2, ...), `time` (Unix seconds) and `event` (its type). `listener` is called with each
-    event after it is on disk; what it raises is dropped, since a listener may neither fail nor slow a Run.
+    event after it is on disk; what it raises is dropped, since a listener may neither fail nor slow a Run. `mask` takes
+    secrets out of what an event says.
     """
 
-    def __init__(self, folder: Path, listener: Callable[[Event], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        listener: Callable[[Event], None] = lambda _: None,
+        mask: Callable[[Any], Any] = lambda content: content,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / JOURNAL
         # Unbuffered: of a write that failed nothing may be left to be written with the next line.
         self._file = path.open("ab", buffering=0)
         self._failed = False
         self._listener = listener
+        self._mask = mask
         try:
             self._lock(folder)
             self._size = self._drop_cut_line(path)
@@ -64,7 +71,7 @@ class Journal:
         """
         if self._failed:
             raise RecordError("the journal could not be written before; mend that and run the command again")
-        line: Event = {"n": len(self.events), "time": round(time.time(), 3), "event": event, **content}
+        line: Event = {"n": len(self.events), "time": round(time.time(), 3), "event": event, **self._mask(content)}
         data = canonical_json(line) + b"\n"
         try:
             self._write(data)

@@ -14,7 +14,7 @@ from evopolicy.kernel.benchmark import EpisodeSpec
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.evaluation import CheckReport, EpisodeResult
 from evopolicy.kernel.feedback import Artifact
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
 
 Isolation = Literal["bubblewrap", "landlock", "none"]
 ISOLATIONS: tuple[Isolation, ...] = ("bubblewrap", "landlock", "none")
@@ -159,6 +159,8 @@ class Provider:
     """`name:port` the agent may connect to at `allowlist`; empty: that of `url`."""
     retry_after_seconds: float | None = None
     """Said to the agent with a 429 that does not say when to come back."""
+    subscription: bool = False
+    """Asked with a person's own login instead of a key: it needs `allowlist`, and the record says so."""
 
     def __post_init__(self) -> None:
         if not _is_base_url(self.url):
@@ -204,7 +206,9 @@ class AgentTask:
     provider_url: str = ""
     """What stands for `Provider.url` in the agent's sandbox: the Host's proxy, or the provider itself."""
     resumed: bool = False
-    """True when the Host was killed and this Run goes on: budget already spent stays spent."""
+    """True when this Run goes on, after its provider failed or the Host was killed: what is spent stays spent."""
+    session_id: str = ""
+    """The provider's session to go on with, which the home still holds; '' for a new one."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,8 @@ class Invocation:
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    variables: Sequence[str] = ()
+    """Variables of the Host's environment it is started with, by name; their values are masked wherever we write."""
     stdin: str = ""
     """Written to standard input, which is then closed."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -224,7 +230,9 @@ class Invocation:
     readable: Sequence[Path] = ()
     """Further paths it may read and execute: a CLI's installation."""
     home: Mapping[str, Path] = field(default_factory=dict)
-    """Files and folders of this machine copied into its clean home, by relative path: a login."""
+    """Files and folders of this machine let into its clean home as copies, by relative path: a login."""
+    collect: Sequence[str] = ()
+    """Globs below its home: files kept, at its end, in the attempt's logs under `home/`."""
     provider: Provider | None = None
     """The same as `AgentIntegration.provider`."""
 
@@ -244,6 +252,14 @@ class AgentIntegration(Protocol):
         """Whether a new process can go on in a half-done Run (after the Host was killed)."""
 
     @property
+    def call_seconds(self) -> float | None:
+        """Longest call its shell waits for; `submit` and `wait` come back before. None: it waits for any."""
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The same as `Invocation.variables`."""
+
+    @property
     def provider(self) -> Provider | None:
         """What it has to reach, known before anything is started; None: it needs no network."""
 
@@ -252,11 +268,28 @@ class AgentIntegration(Protocol):
 
     def invoke(self, task: AgentTask) -> Invocation: ...
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
         """The transcript of one process's raw stream, its usage that of this process alone.
 
-        What it does not know is kept and counted, never fatal.
+        `logs` is the attempt's folder: `stderr.log`, and `home/` with what the invocation collects. What is not known
+        is kept and counted, never fatal.
         """
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the Host's proxy has passed on between one attempt's agent and its provider."""
+
+    usage: Usage
+    """Requests, and tokens as the provider reported them; the proxy's estimate where it did not."""
+    estimated: bool = False
+    """Whether some of the tokens are the proxy's own estimate."""
+    trouble: ErrorKind = ""
+    """How the newest answer failed; '' where it did not."""
+    over: Literal["", "requests", "tokens", "cost"] = ""
+    """The limit for which a request was refused."""
+    responses: Mapping[str, int] = field(default_factory=dict)
+    """Tokens of each answer by the provider's id for it; of those that have one."""
 
 
 class AgentProcess(Protocol):
@@ -267,6 +300,9 @@ class AgentProcess(Protocol):
 
     def last_output(self) -> float:
         """`time.monotonic()` of the last bytes it printed."""
+
+    def served(self) -> Served | None:
+        """What its proxy has passed on so far; None where it has none. Also after `stop`."""
 
     def stop(self) -> None:
         """End it and everything it started, politely first. Idempotent."""
@@ -282,7 +318,11 @@ class AgentLauncher(Protocol):
         """Where an agent finds the gateway's `socket`."""
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
-        """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`."""
+        """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`, masked.
+
+        `stdout.times` has a line `N SECONDS` wherever line N of standard output, from 0, came at another tenth of a
+        second since the start than the line before.
+        """
 
 
 @dataclass(frozen=True)
@@ -293,10 +333,14 @@ class AgentSite:
     socket: Path
     """The gateway's Unix socket."""
     logs: Path
-    """Outside the workspace: `stdout.log`, `stderr.log`, `invocation.json`, `proxy.jsonl`."""
+    """Outside the workspace: `stdout.log`, `stdout.times`, `stderr.log`, `invocation.json`, `proxy.jsonl`, `home/`."""
     prompt: str
     seed: int
     resumed: bool = False
+    session_id: str = ""
+    """As in AgentTask."""
+    home: Path | None = None
+    """The agent's home, kept from one attempt to the next so that a session can be resumed. None: a new one."""
 
 
 # --- Session -----------------------------------------------------------------------------------------------------

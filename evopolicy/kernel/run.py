@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,28 +11,41 @@ from typing import Any, Literal
 
 import msgspec
 
-from evopolicy.kernel.attendance import AgentEnd, Attendance, attempt_logs, attend, read_transcript
+from evopolicy.kernel.attendance import (
+    HOME,
+    AgentEnd,
+    Attendance,
+    attempt_logs,
+    attend,
+    is_unexplained,
+)
 from evopolicy.kernel.benchmark import EpisodeSpec, Split
-from evopolicy.kernel.errors import EvoPolicyError, ExecutionError, RecordError
+from evopolicy.kernel.errors import AgentError, EvoPolicyError, ExecutionError, RecordError
 from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
 from evopolicy.kernel.failures import (
+    AUTHENTICATION,
     ENGINE_FAULT,
     FINISHED,
     HOST_KILLED,
     NOT_STARTED,
     NOTHING_PUBLISHED,
     PROVIDER,
+    UNEXPLAINED,
     restarts,
     spoils,
 )
 from evopolicy.kernel.journal import Event, Journal
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer, Progress
+from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.program import link_program
 from evopolicy.kernel.record import Run, RunRecord, load_run, read_record, write_record
+from evopolicy.kernel.secrets import NO_SECRETS, Masker, mask_files
 from evopolicy.kernel.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.session import Session, SessionSite
 from evopolicy.kernel.state import Ledger, ResultState, RunState
+from evopolicy.kernel.stream import joined, read_transcript, write_transcript
 from evopolicy.kernel.submission import read_graded, write_graded
+from evopolicy.kernel.transcript import Transcript, tool_calls, turns
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,9 @@ class RunPlan:
     prepare_workspace: Callable[[Path], None]
     """Lays what the agent finds, given the gateway's socket; leaves what a resumed agent has written."""
     observers: Sequence[Observer] = ()
+    prices: PriceTable = NO_PRICES
+    mask: Masker = NO_SECRETS
+    """Of what the agent or its provider may have said into the record."""
 
 
 def run(plan: RunPlan) -> Run:
@@ -63,7 +80,7 @@ def run(plan: RunPlan) -> Run:
     watch = _Watch(plan.observers)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
-        journal = Journal(plan.folder, watch.event)
+        journal = Journal(plan.folder, watch.event, plan.mask.value)
         try:
             ledger = Ledger(journal)
             _open(plan, ledger, journal)
@@ -126,9 +143,13 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
     """An attempt that a killed Host left open: its processes died with the Host, what it printed is still there."""
     state = ledger.state
     if state.agent_attempts and not state.agent_ended:
-        transcript = read_transcript(plan.agent, attempt_logs(plan.folder / "agent", state.agent_attempts))
+        transcript = _keep_transcript(plan, ledger, state.agent_attempts)
         reason = FINISHED if session.finished else HOST_KILLED
-        ledger.append("agent_ended", reason=reason, usage=msgspec.to_builtins(transcript.usage))
+        usage = plan.prices.estimated(transcript.usage, plan.agent.identity.model)
+        ledger.append(
+            "agent_ended", reason=reason, usage=msgspec.to_builtins(usage), session_id=transcript.session_id,
+            turns=turns(transcript), tool_calls=tool_calls(transcript),
+        )  # fmt: skip
 
 
 def _to_start(plan: RunPlan, state: RunState) -> bool:
@@ -138,7 +159,8 @@ def _to_start(plan: RunPlan, state: RunState) -> bool:
 def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
     """Attend the agent until it has ended for good and nothing is in flight."""
     logs, prompt, seed = plan.folder / "agent", plan.prompt, plan.record.seed
-    attendance = Attendance(plan.agent, plan.launcher, plan.site.workspace, logs, prompt, seed, plan.limits)
+    workspace, limits, prices = plan.site.workspace, plan.limits, plan.prices
+    attendance = Attendance(plan.agent, plan.launcher, workspace, logs, prompt, seed, limits, prices)
     with plan.gateway.open(session) as socket:
         plan.prepare_workspace(socket)
         for retry in range(plan.agent_retries + 1):
@@ -153,6 +175,9 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
                 return  # as if the Host had been killed
             ledger.append("agent_ended", **_end_event(end))
             session.settle()
+            _keep_transcript(plan, ledger, attempt)
+            if end.reason == AUTHENTICATION and not ledger.state.submissions:
+                raise AgentError(f"the provider refuses the agent's login ({end.error[:300]}); mend it and run again")
             if end.reason != PROVIDER or session.finished or session.failure is not None:
                 return
             if retry < plan.agent_retries:
@@ -163,7 +188,23 @@ def _end_event(end: AgentEnd) -> dict[str, Any]:
     return {key: value for key, value in msgspec.to_builtins(end).items() if value is not None}
 
 
+def _keep_transcript(plan: RunPlan, ledger: Ledger, attempt: int) -> Transcript:
+    """Read what an attempt printed once more, now that all its Submissions are known, and keep it beside the stream."""
+    logs = attempt_logs(plan.folder / "agent", attempt)
+    transcript = joined(read_transcript(plan.agent, logs), ledger.events, attempt)
+    if logs.is_dir():
+        write_transcript(logs, transcript)
+    return transcript
+
+
+def _clean_up(plan: RunPlan) -> None:
+    """After the last attempt: the agent's home goes, and no secret stays in what it left in its workspace."""
+    shutil.rmtree(plan.folder / "agent" / HOME, ignore_errors=True)
+    mask_files(plan.site.workspace, plan.mask)
+
+
 def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
+    _clean_up(plan)
     state = ledger.state
     published = [s.id for s in state.published]
     named = list(state.named) or published[-1:]
@@ -173,6 +214,8 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
         reasons.append(NOTHING_PUBLISHED)
     if any(s.status == "failed" for s in state.submissions):
         reasons.append(ENGINE_FAULT)
+    if is_unexplained(state.unexplained_tokens, state.usage):
+        reasons.append(UNEXPLAINED)
     ledger.append("handoff", candidates=candidates, reasons=reasons)
 
 

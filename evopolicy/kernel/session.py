@@ -24,6 +24,7 @@ from evopolicy.kernel.pool import Pool, derive_seed, format_selector, parse_sele
 from evopolicy.kernel.ports import SESSION_VERBS
 from evopolicy.kernel.program import Program, ProgramStore, capture, link_program
 from evopolicy.kernel.record import feedback_folder
+from evopolicy.kernel.secrets import NO_SECRETS, Masker, without_secrets
 from evopolicy.kernel.state import Ledger, SubmissionState
 from evopolicy.kernel.submission import Bench, evaluate_submission
 
@@ -42,6 +43,8 @@ class SessionSite:
     workspace: Path
     """Real path of the agent's workspace."""
     block_seconds: float
+    mask: Masker = NO_SECRETS
+    """What no Program may hold."""
 
 
 def _silent(done: int, total: int) -> None:
@@ -301,7 +304,7 @@ class Session:
         if folder.is_absolute() or ".." in folder.parts:
             raise Refused("outside_workspace", f"'{path}' is outside the workspace", "submit a folder inside it")
         try:
-            return capture(Path(folder), self._site.workspace)
+            return without_secrets(capture(Path(folder), self._site.workspace), self._site.mask)
         except ProgramError as error:
             raise Refused("program_refused", str(error), "mend it and try again; nothing was charged") from None
 

@@ -73,6 +73,14 @@ class RunState:
     evaluating_seconds: float = 0.0
     usage: Mapping[str, Any] = field(default_factory=dict)
     """As `transcript.Usage`, added up over the attempts."""
+    turns: int = 0
+    tool_calls: int = 0
+    agent_session: str = ""
+    """The provider's session of the newest attempt that named one."""
+    agent_error: str = ""
+    """The provider's own words, where the newest attempt failed."""
+    unexplained_tokens: int | None = None
+    """Tokens the Host's proxy passed on that the agent's streams do not tell of; None where no attempt can say."""
     candidates: tuple[int, ...] | None = None
     """Handed off; None before the handoff."""
     handoff_reasons: tuple[str, ...] = ()
@@ -116,6 +124,12 @@ class Ledger:
         self._journal = journal
         self._lock = threading.Lock()
         self.state = fold(journal.events)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The journal so far."""
+        with self._lock:
+            return tuple(self._journal.events)
 
     def append(self, event: str, **content: Any) -> None:
         """Durable when this returns; only then may its effect be announced."""
@@ -164,6 +178,11 @@ def _agent_ended(state: RunState, event: Event) -> RunState:
         thinking_seconds=state.thinking_seconds + event.get("thinking_seconds", 0.0),
         evaluating_seconds=state.evaluating_seconds + event.get("evaluating_seconds", 0.0),
         usage=add_usage(state.usage, event.get("usage") or {}),
+        turns=state.turns + event.get("turns", 0),
+        tool_calls=state.tool_calls + event.get("tool_calls", 0),
+        agent_session=event.get("session_id") or state.agent_session,
+        agent_error=event.get("error", ""),
+        unexplained_tokens=_sum(state.unexplained_tokens, event.get("unexplained_tokens")),
     )
 
 
@@ -179,6 +198,10 @@ def add_usage(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, A
         elif value is not None or before is None:
             added[key] = value
     return added
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    return before if more is None else (before or 0) + more
 
 
 def _handoff(state: RunState, event: Event) -> RunState:

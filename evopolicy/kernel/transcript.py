@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 StepSource = Literal["agent", "tool", "user", "system"]
+ErrorKind = Literal["", "rate_limit", "overload", "network", "authentication", "context", "refusal", "other"]
+"""Why a provider did not answer; '' for no error."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,13 @@ class ToolCall:
     result: str | None = None
     """None where the stream ended before it."""
     failed: bool = False
+    line: int | None = None
+    """Line of the raw stream, from 0, that told of the call."""
+    result_line: int | None = None
+    """Likewise, of its result."""
+    started: float | None = None
+    """Seconds since the agent started, as `line` came; filled in by the Host."""
+    ended: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,9 +42,11 @@ class Step:
     """Where the provider gives it."""
     calls: tuple[ToolCall, ...] = ()
     submission: int | None = None
-    """The Submission this step led to."""
+    """The Submission this step led to; filled in by the Host."""
+    line: int | None = None
+    """Line of the raw stream, from 0, that it begins with."""
     seconds: float | None = None
-    """Since the agent started, where known."""
+    """Since the agent started, as `line` came; filled in by the Host."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +88,22 @@ class Transcript:
     """The stream's own final event says success."""
     error: str = ""
     """The provider's own words where it did not."""
-    error_kind: Literal["", "rate_limit", "overload", "network", "authentication", "context", "refusal", "other"] = ""
+    error_kind: ErrorKind = ""
     session_id: str = ""
     """What the provider needs to resume."""
+    response_ids: tuple[str, ...] = ()
+    """The provider's ids of all answers the stream tells of, where it names them: others are not explained by it."""
+    seconds: float | None = None
+    """From the agent's start to its last output; filled in by the Host."""
     unknown_events: Mapping[str, int] = field(default_factory=dict)
     """Types of events the parser did not know, counted."""
     malformed_lines: int = 0
+
+
+def turns(transcript: Transcript) -> int:
+    """Messages of the agent's own."""
+    return sum(step.source == "agent" for step in transcript.steps)
+
+
+def tool_calls(transcript: Transcript) -> int:
+    return sum(len(step.calls) for step in transcript.steps)

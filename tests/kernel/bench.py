@@ -24,7 +24,7 @@ from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, Fault, Outco
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.policy import PolicyContext, bind
 from evopolicy.kernel.pool import Pool, PoolConfig, plan_pool
-from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Limits, Provider
+from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Limits, Provider, Served
 from evopolicy.kernel.program import ProgramStore, capture
 from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord
 from evopolicy.kernel.run import RunPlan
@@ -298,6 +298,9 @@ class ThreadProcess:
     def last_output(self) -> float:
         return self.calls.printed
 
+    def served(self) -> Served | None:
+        return None
+
     def stop(self) -> None:
         self.calls.stopping.set()
         self.thread.join(WAIT)
@@ -370,6 +373,8 @@ class FunctionAgent:
     """While it holds a sentence, the agent cannot be started."""
     program: str = "initial"
     provider: Provider | None = None
+    call_seconds: float | None = None
+    variables: tuple[str, ...] = ()
     identity: AgentIdentity = field(default_factory=lambda: AgentIdentity("function", "function"))
 
     def probe(self) -> Mapping[str, str]:
@@ -380,12 +385,15 @@ class FunctionAgent:
             raise AgentError(self.missing.pop())
         return Invocation(["agent"])
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], _logs: Path | None = None) -> Transcript:
         events = [json.loads(line) for line in lines]
         usage = {key: value for event in events for key, value in event.get("usage", {}).items()}
         kinds = [event["error_kind"] for event in events if "error_kind" in event]
         return Transcript(
-            usage=Usage(**usage), error_kind=kinds[-1] if kinds else "", error="overloaded" if kinds else ""
+            usage=Usage(**usage),
+            completed=not kinds,
+            error_kind=kinds[-1] if kinds else "",
+            error="overloaded" if kinds else "",
         )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel import attendance
-from evopolicy.kernel.attendance import read_transcript
+from evopolicy.kernel import stream
 from evopolicy.kernel.clock import BlockedClock
+from evopolicy.kernel.stream import read_transcript
 from evopolicy.kernel.transcript import Transcript
 
 
@@ -21,7 +21,7 @@ class Keeps:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], _logs: Path | None = None) -> Transcript:
         self.lines = list(lines)
         return Transcript(completed=True)
 
@@ -38,7 +38,7 @@ def test_lines_end_at_line_feeds_only_and_bad_bytes_are_replaced(tmp_path: Path)
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attendance, "MAX_LINE", 10)
+    monkeypatch.setattr(stream, "MAX_LINE", 10)
     assert max(map(len, lines(tmp_path, b"x" * 35))) == 10
 
 
@@ -47,7 +47,7 @@ def test_an_agent_that_printed_nothing_has_an_empty_transcript(tmp_path: Path) -
 
 
 def test_a_reader_that_fails_is_reported_in_the_transcript(tmp_path: Path) -> None:
-    def fail(_: Any) -> Transcript:
+    def fail(*_: Any) -> Transcript:
         raise RecursionError("deep")
 
     transcript = read_transcript(SimpleNamespace(read=fail), tmp_path)  # type: ignore[arg-type]

@@ -419,15 +419,35 @@ def test_row_provider_comes_back__the_session_goes_on_and_the_run_is_valid(tmp_p
     assert finished.state.usage["output_tokens"] == 2
 
 
-@pytest.mark.parametrize("kind", ["authentication", "context", "refusal", "other"])
-def test_other_provider_errors_are_the_agents_own_end(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "reason"), [("context", "context"), ("refusal", "refusal"), ("other", "crashed")])
+def test_other_provider_errors_are_the_agents_own_end(tmp_path: Path, kind: str, reason: str) -> None:
     def fails(call: AgentCalls) -> None:
         call.say(error_kind=kind)
         raise SystemExit(1)
 
     made = stage(tmp_path, fails)
-    assert run(made.plan()).state.agent_ended == "crashed"
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.valid) == (reason, True)
     assert made.launcher.started == 1
+
+
+def test_a_refused_login_costs_nothing_where_nothing_was_done_and_spoils_the_run_where_something_was(
+    tmp_path: Path,
+) -> None:
+    def locked_out(call: AgentCalls) -> None:
+        call.say(error_kind="authentication")
+        raise SystemExit(1)
+
+    def later(call: AgentCalls) -> None:
+        call.submit(5, "0:2")
+        locked_out(call)
+
+    made = stage(tmp_path, locked_out, later)
+    with pytest.raises(AgentError, match="refuses the agent's login"):
+        run(made.plan())
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.valid) == ("authentication", False)
+    assert finished.result.assessment is not None, "what there is, is measured"
 
 
 def test_an_agent_that_finished_is_not_restarted_whatever_its_provider_says(tmp_path: Path) -> None:
@@ -513,7 +533,7 @@ def test_a_stream_that_cannot_be_read_costs_the_transcript_never_the_run(
 ) -> None:
     made = stage(tmp_path)
 
-    def bug(_lines: Any) -> Any:
+    def bug(*_: Any) -> Any:
         raise KeyError("parser")
 
     monkeypatch.setattr(made.agent, "read", bug)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.config import identity
@@ -21,6 +22,8 @@ class Baseline:
     Config = BaselineConfig
     program = "initial"
     resumes = True
+    call_seconds = None
+    variables = ()
     provider = None
 
     @property
@@ -33,5 +36,5 @@ class Baseline:
     def invoke(self, task: AgentTask) -> Invocation:
         return script_invocation(task, "baseline", {"repeats": self.config.repeats, "episodes": self.config.episodes})
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         return read_script(lines)

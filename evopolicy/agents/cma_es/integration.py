@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from evopolicy.agents.cma_es.config import CmaEsConfig
 from evopolicy.agents.config import identity
@@ -23,6 +24,8 @@ class CmaEs:
     Config = CmaEsConfig
     program = "parametric"
     resumes = True
+    call_seconds = None
+    variables = ()
     provider = None
 
     @property
@@ -41,5 +44,5 @@ class CmaEs:
         }
         return script_invocation(task, "cma_es", options, packages=PACKAGES)
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         return read_script(lines)

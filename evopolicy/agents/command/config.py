@@ -31,6 +31,10 @@ class CommandConfig(AgentConfig):
     """Further folders it reads or runs from, as an installation of its own."""
     resumes: bool
     """Whether it can be started again in a half-done workspace, after the Host was killed."""
+    variables: tuple[str, ...]
+    """Variables of your environment it is started with, by name; their values are masked wherever we write."""
+    call_seconds: float | None
+    """Longest call its shell waits for; null: any. `submit` and `wait` come back before."""
 
     def __post_init__(self) -> None:
         for part in self.argv:

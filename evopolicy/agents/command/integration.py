@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evopolicy.agents.coding import check_variables
 from evopolicy.agents.command.config import CommandConfig
 from evopolicy.agents.config import identity
-from evopolicy.agents.stream import json_lines
+from evopolicy.agents.stream import MAX_STEPS, numbered_json_lines
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
 from evopolicy.kernel.transcript import Step, Transcript
 
 VERSION_SECONDS = 20.0
-MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class Command:
         return self.config.resumes
 
     @property
+    def call_seconds(self) -> float | None:
+        return self.config.call_seconds
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.config.variables
+
+    @property
     def provider(self) -> Provider | None:
         """The config's, kept to the config's model unless it names models itself."""
         provider = self.config.provider
@@ -48,6 +56,7 @@ class Command:
         return replace(provider, models=(self.config.model,))
 
     def probe(self) -> Mapping[str, str]:
+        check_variables(self.config.variables)
         executable = self._executable()
         if not self.config.ask_version or executable is None:
             return {}
@@ -79,18 +88,19 @@ class Command:
         return Invocation(
             argv=tuple(argv),
             environment={name: _filled(value, task) for name, value in self.config.environment.items()},
+            variables=self.config.variables,
             stdin=task.prompt,
             packages=self.config.packages,
             readable=tuple(readable),
             provider=self.provider,
         )
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         """One step a line. Such a program has no final event of its own: its exit code alone tells how it ended."""
         steps: list[Step] = []
-        for line in lines:
+        for number, line in enumerate(lines):
             if line.strip() and len(steps) < MAX_STEPS:
-                steps.append(Step("agent", _text(line)))
+                steps.append(Step("agent", _text(line), line=number))
         return Transcript(tuple(steps), completed=True)
 
     def _executable(self) -> Path | None:
@@ -121,6 +131,6 @@ def _filled(part: str, task: AgentTask) -> str:
 
 
 def _text(line: str) -> str:
-    (event,) = json_lines([line])
+    ((_, event),) = numbered_json_lines([line])
     text = event.get("text") if event else None
     return text if isinstance(text, str) else line.rstrip("\r\n")

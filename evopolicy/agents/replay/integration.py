@@ -28,6 +28,8 @@ class Replay:
     Config = ReplayConfig
     program = "initial"
     resumes = True
+    call_seconds = None
+    variables = ()
     provider = None
 
     @property
@@ -51,7 +53,7 @@ class Replay:
         options = {"submissions": submissions, "named": list(run.state.named)}
         return script_invocation(task, "replay", options, folders=folders)
 
-    def read(self, lines: Iterable[str]) -> Transcript:
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         return read_script(lines)
 
     @cached_property
