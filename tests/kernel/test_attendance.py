@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel import stream
+from evopolicy.kernel import attendance, stream
 from evopolicy.kernel.clock import BlockedClock
+from evopolicy.kernel.ports import Served
 from evopolicy.kernel.stream import read_transcript
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.transcript import Transcript, Usage
 
 
 class Keeps:
@@ -67,3 +68,55 @@ def test_the_clock_adds_up_the_time_in_which_at_least_one_call_blocks(monkeypatc
             clock.__exit__()
     now[0] = 12
     assert clock.seconds == (7 - 1) + (12 - 10)
+
+
+def served(trouble: str = "", **usage: Any) -> Served:
+    return Served(Usage(**usage), trouble=trouble)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reason", "transcript", "proxy", "judged"),
+    [
+        ("exited", Transcript(completed=True), None, "exited"),
+        ("exited", Transcript(), None, "crashed"),  # an exit code that lies
+        ("exited", Transcript(error="x", error_kind="other"), None, "crashed"),
+        ("crashed", Transcript(error="x", error_kind="overload"), None, "provider"),
+        ("exited", Transcript(error="x", error_kind="rate_limit"), None, "provider"),
+        ("crashed", Transcript(), served("network"), "provider"),  # a stream that says nothing of it
+        ("crashed", Transcript(completed=True), served("network"), "crashed"),
+        ("idle", Transcript(), served("overload"), "provider"),
+        ("idle", Transcript(), served(), "idle"),
+        ("crashed", Transcript(error="x", error_kind="authentication"), None, "authentication"),
+        ("crashed", Transcript(error="x", error_kind="context"), served("rate_limit"), "context"),
+        ("crashed", Transcript(error="x", error_kind="refusal"), None, "refusal"),
+        ("wall_time", Transcript(error="x", error_kind="overload"), None, "wall_time"),
+        ("finished", Transcript(error="x", error_kind="overload"), None, "finished"),
+        ("tokens", Transcript(), served("overload"), "tokens"),
+    ],
+)  # fmt: skip
+def test_an_end_is_judged_by_exit_stream_and_proxy_together(
+    reason: str, transcript: Transcript, proxy: Served | None, judged: str
+) -> None:
+    assert attendance._judge(reason, transcript, proxy) == judged
+
+
+def test_usage_is_the_streams_own_and_the_proxys_where_the_stream_says_nothing() -> None:
+    proxy = served(input_tokens=10, output_tokens=5, requests=3)
+    told = attendance.joined_usage(Usage(input_tokens=9, output_tokens=4, cost_usd=0.1), proxy)
+    assert (told.input_tokens, told.output_tokens, told.cost_usd, told.requests) == (9, 4, 0.1, 3)
+    silent = attendance.joined_usage(Usage(), proxy)
+    assert (silent.input_tokens, silent.output_tokens, silent.requests) == (10, 5, 3)
+    assert attendance.joined_usage(Usage(output_tokens=1), None) == Usage(output_tokens=1)
+
+
+def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_they_used() -> None:
+    proxy = Served(Usage(input_tokens=100, output_tokens=50), responses={"a": 100, "b": 50})
+    whole = Usage(input_tokens=100, output_tokens=50)
+    assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy) == 0
+    assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 50
+    assert attendance.unexplained(Transcript(usage=Usage(80, output_tokens=50), completed=True), proxy) == 20
+    assert attendance.unexplained(Transcript(usage=whole), proxy) is None, "a stream that was cut says nothing"
+    assert attendance.unexplained(Transcript(usage=whole, completed=True), None) is None
+    assert attendance.is_unexplained(20, {"input_tokens": 100, "output_tokens": 50})
+    assert not attendance.is_unexplained(2, {"input_tokens": 100, "output_tokens": 50})
+    assert not attendance.is_unexplained(None, {})

@@ -1,0 +1,81 @@
+"""Transcripts get their times from the Host and their Submissions from the session's answers, else from the times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from evopolicy.kernel.stream import joined, load_transcripts, read_transcript, timed, write_transcript
+from evopolicy.kernel.transcript import Step, ToolCall, Transcript, Usage
+
+EVENTS: list[dict[str, Any]] = [
+    {"event": "agent_started", "attempt": 1, "time": 100.0},
+    {"event": "reserved", "submission": 1, "time": 112.0},
+    {"event": "reserved", "submission": 2, "time": 131.0},
+    {"event": "agent_started", "attempt": 2, "time": 200.0},
+    {"event": "reserved", "submission": 3, "time": 205.0},
+]
+
+
+def step(text: str, line: int, *calls: ToolCall) -> Step:
+    return Step("agent", text, calls=calls, line=line)
+
+
+def submits(line: int, result: str | None = None) -> ToolCall:
+    return ToolCall(str(line), "shell", {"command": "evopolicy-session submit program"}, result, line=line)
+
+
+def test_a_line_came_when_the_nearest_listed_one_before_it_did() -> None:
+    made = Transcript((step("a", 0), step("b", 4, ToolCall("1", "shell", line=4, result_line=9))))
+    first, second = timed(made, [(0, 0.5), (4, 10.0), (7, 12.5)]).steps
+    assert (first.seconds, second.seconds, second.calls[0].started, second.calls[0].ended) == (0.5, 10.0, 10.0, 12.5)
+
+
+def test_without_times_nothing_is_said_of_them() -> None:
+    made = Transcript((step("a", 0),))
+    assert timed(made, []) == made
+
+
+def test_a_step_leads_to_the_submission_the_sessions_answer_names() -> None:
+    made = Transcript((
+        step("first", 0, submits(0, '{"state": "published", "submission": 2}')),
+        step("second", 1, submits(1, 'text {\\"submission\\": 1, ...')),
+        step("reads", 2, ToolCall("9", "shell", {"command": "cat feedback"}, '{"submission": 2}')),
+    ))  # fmt: skip
+    assert [s.submission for s in joined(made, EVENTS, 1).steps] == [2, 1, None]
+
+
+def test_where_no_answer_names_one_the_call_under_way_led_to_it() -> None:
+    made = timed(
+        Transcript((step("a", 0, submits(0)), step("talk", 1), step("b", 2, submits(2)), step("c", 3, submits(3)))),
+        [(0, 10.0), (1, 20.0), (2, 30.0), (3, 40.0)],
+    )
+    assert [s.submission for s in joined(made, EVENTS, 1).steps] == [1, None, 2, None]
+
+
+def test_an_attempt_has_no_part_in_submissions_before_it() -> None:
+    made = Transcript(
+        (step("again", 0, submits(0, '{"submission": 1}')), step("new", 1, submits(1, '{"submission": 3}')))
+    )
+    assert [s.submission for s in joined(made, EVENTS, 2).steps] == [None, 3]
+
+
+def test_a_transcript_is_kept_whole_and_loaded_in_the_order_of_its_attempts(tmp_path: Path) -> None:
+    kept = [
+        Transcript((step(f"{n}", 0, ToolCall("1", "shell", {"a": [1]}, "x", True)),), Usage(1), session_id=str(n))
+        for n in range(1, 12)
+    ]
+    for number, transcript in enumerate(kept, 1):
+        (tmp_path / "agent" / f"attempt-{number}").mkdir(parents=True)
+        write_transcript(tmp_path / "agent" / f"attempt-{number}", transcript)
+    assert load_transcripts(tmp_path) == kept
+
+
+def test_a_cut_line_of_times_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "stdout.log").write_text("a\nb\n")
+    (tmp_path / "stdout.times").write_text("0 0.1\n1 2.")
+    agent = SimpleNamespace(read=lambda lines, _: Transcript(tuple(step(x, n) for n, x in enumerate(lines))))
+    assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 2.0]  # type: ignore[arg-type]
+    (tmp_path / "stdout.times").write_text("0 0.1\n1")
+    assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 0.1]  # type: ignore[arg-type]
