@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -70,11 +71,10 @@ def joined(transcript: Transcript, events: Sequence[Event], attempt: int) -> Tra
 
     `events` is the Run's journal.
     """
-    began = next((e["time"] for e in events if e["event"] == "agent_started" and e.get("attempt") == attempt), None)
+    begins = {e["attempt"]: e["time"] for e in events if e["event"] == "agent_started"}
+    began, over = begins.get(attempt, math.inf), begins.get(attempt + 1, math.inf)
     left = {
-        e["submission"]: e["time"] - began
-        for e in events
-        if e["event"] == "reserved" and began is not None and e["time"] >= began
+        e["submission"]: e["time"] - began for e in events if e["event"] == "reserved" and began <= e["time"] < over
     }
     steps = list(transcript.steps)
     for place, step in enumerate(steps):
