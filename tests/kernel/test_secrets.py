@@ -26,7 +26,7 @@ LOOKS = [
     "xoxb-" + "1" * 24,
     "AKIA" + "D" * 16,
     "hf_" + "e" * 34,
-    "eyJhbGciOiJI.eyJzdWIiOiIxMjM0.SflKxwRJSMeKKF2",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.SflKxwRJSMeKKF2QT4",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
 ]
 
