@@ -18,7 +18,7 @@ from evopolicy.kernel.ports import AgentIdentity, Provider
 
 VERSION_SECONDS = 30.0
 LOGINS = ("key", "subscription")
-_OF_THIS_MACHINE = ("cli", "key_variable", "configuration")
+_OF_THIS_MACHINE = ("cli", "node", "key_variable", "configuration")
 """Options that name where things lie here: no part of what the agent is."""
 
 

@@ -117,7 +117,12 @@ def check_invocation(integration: AgentIntegration) -> None:
     if integration.provider is not None:
         _rule(bool(integration.provider.models), "provider: it names no model its requests may name")
         said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
-        _rule(any(EXAMPLE_URL in text for text in said), "provider: its program is not pointed at task.provider_url")
+        # A subscription's program knows its provider's address itself.
+        known = integration.provider.subscription
+        _rule(
+            known or any(EXAMPLE_URL in text for text in said),
+            "provider: its program is not pointed at task.provider_url",
+        )
 
 
 def _check_arguments(invocation: Invocation) -> None:

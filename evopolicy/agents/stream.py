@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from evopolicy.kernel.transcript import ErrorKind, Step, StepSource, ToolCall, Transcript, Usage
@@ -43,6 +44,17 @@ def text_of(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def stderr_of(logs: Path | None, most: int = 65_536) -> list[str]:
+    """The last non-blank lines an attempt's agent wrote to standard error, of `most` bytes at most."""
+    try:
+        with (logs / "stderr.log" if logs else Path("/dev/null")).open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(0, end - most))
+            return [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return []
 
 
 def count_of(value: Any) -> int | None:
