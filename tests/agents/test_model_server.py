@@ -176,14 +176,14 @@ def test_every_protocol_tells_of_the_same_work_and_of_its_tokens(
 
 def test_tokens_are_counted_beforehand_without_being_spent(server: ModelServer) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
-    assert json.loads(post(server, "/v1/messages/count_tokens", body)[1]) == {"input_tokens": 115}
-    assert json.loads(post(server, "/v1beta/models/m:countTokens", {"contents": []})[1]) == {"totalTokens": 115}
+    assert json.loads(post(server, "/v1/messages/count_tokens", body)[1]) == {"input_tokens": 20}
+    assert json.loads(post(server, "/v1beta/models/m:countTokens", {"contents": []})[1]) == {"totalTokens": 20}
     assert server.answers == []
 
 
 def test_a_request_without_a_shell_is_a_side_call(server: ModelServer) -> None:
     post(server, "/v1/chat/completions", {"model": "m", "messages": []})
-    assert server.tokens() == Tokens() and server.tokens(side=True).output == 20
+    assert server.tokens() == Tokens() and server.tokens(side=True).output == 5
 
 
 def test_what_it_does_not_have_is_kept(server: ModelServer) -> None:

@@ -164,6 +164,8 @@ def polling(tools: Sequence[Tool], last: Call) -> Reply | None:
 
 
 def tokens(conversation: Conversation) -> Tokens:
-    """Deterministic: input grows with the conversation."""
+    """Deterministic: input grows with the conversation. A side call is small."""
+    if shell_of(conversation.tools) is None:
+        return Tokens(fresh=20, output=5)
     turn = len(conversation.calls) + 1
     return Tokens(fresh=100 * turn, cached=10 * turn, written=5, output=20, reasoning=4)
