@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from evopolicy.kernel.errors import ProgramError
-from evopolicy.kernel.program import Program
+
+if TYPE_CHECKING:
+    from evopolicy.kernel.program import Program
 
 MASK = "***"
 SHORTEST = 8
