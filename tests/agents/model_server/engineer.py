@@ -28,8 +28,9 @@ def write(gains: str) -> str:
 
 
 WAIT = "evopolicy-session wait"
+_MEASURES = ("evopolicy-session submit", WAIT)
 _RUNNING = re.compile(r'\\?"status\\?": ?\\?"running')
-"""What `submit` and `wait` answer while the Host measures, also where it is quoted."""
+"""In what those answer while the Host measures, also where it is quoted."""
 PLAN: tuple[str, ...] = (
     "cat TASK.md; ls program",
     write(LEANING),
@@ -112,10 +113,10 @@ def reply(conversation: Conversation, plan: Sequence[str] = PLAN) -> Reply:
     last = conversation.calls[-1] if conversation.calls else None
     if last and (poll := polling(conversation.tools, last)):
         return poll
-    done = [command_of(call) for call in conversation.calls]
-    if last and _RUNNING.search(last.output):
+    done = [command for call in conversation.calls if (command := command_of(call))]
+    if last and done and done[-1].startswith(_MEASURES) and _RUNNING.search(last.output):
         return _types(shell, WAIT, "It is still being measured.")
-    step = sum(command not in ("", WAIT) for command in done)
+    step = sum(command != WAIT for command in done)
     if step >= len(plan):
         return Reply("The Policy balances the pole; I am done.", "Nothing is left to do.")
     return _types(shell, plan[step], f"Step {step + 1} of {len(plan)}.")
