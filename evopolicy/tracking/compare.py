@@ -87,7 +87,7 @@ class Comparison:
     ranks: Mapping[str, EntryRank]
     """By entry, best first."""
     agents: Mapping[str, Mapping[str, str]]
-    """Tags 'agent', 'integration' and 'model' of each entry that has begun."""
+    """Tags 'agent', 'integration', 'model' and 'cost_is_estimate' of each entry that has begun."""
     changed: float
     """When what it says last changed; Unix seconds."""
     ended: float | None = None
@@ -116,18 +116,24 @@ def compare(sweep: Sweep, runs: Sequence[Run], ended: Sequence[float], written: 
     # By the cell's entry: a reused Run may have been made as part of another sweep, under other swept axes.
     depth = max((len(Path(cell.run).parts) for cell in sweep.cells), default=0)
     by_place = {"/".join(run.folder.parts[-depth:]): run for run in runs}
+    begun: dict[str, list[Run]] = {}
+    for cell in sweep.cells:
+        if cell.run in by_place:
+            begun.setdefault(cell.entry, []).append(by_place[cell.run])
     return Comparison(
         sweep=sweep,
         ranks=rank(runs, sweep.cells),
-        agents={cell.entry: _agent(by_place[cell.run]) for cell in sweep.cells if cell.run in by_place},
+        agents={entry: _agent(mine) for entry, mine in begun.items()},
         changed=max([*ended, written]),
         ended=max(ended, default=written) if settled else None,
     )
 
 
-def _agent(run: Run) -> dict[str, str]:
-    agent = run.record.agent
-    return {"agent": agent.label, "integration": agent.name, "model": agent.model}
+def _agent(runs: Sequence[Run]) -> dict[str, str]:
+    agent = runs[-1].record.agent
+    costs = [run.state.usage for run in runs if run.state.usage.get("cost_usd") is not None]
+    estimate = str(any(usage.get("cost_is_estimate") for usage in costs)).lower() if costs else ""
+    return {"agent": agent.label, "integration": agent.name, "model": agent.model, "cost_is_estimate": estimate}
 
 
 def sweep_tag(name: str) -> str:

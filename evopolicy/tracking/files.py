@@ -7,17 +7,25 @@ it is.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from evopolicy.kernel.attendance import attempt_logs
 from evopolicy.kernel.feedback import FEEDBACK
 from evopolicy.kernel.record import feedback_folder
+from evopolicy.kernel.secrets import Masker
+from evopolicy.kernel.stream import STDOUT, TRANSCRIPT
+from evopolicy.tracking.masking import copy_masked
 
 _ACTIVE = frozenset(
     {".html", ".htm", ".xhtml", ".shtml", ".svg", ".xml", ".xsl", ".mht", ".mhtml", ".js", ".mjs", ".pdf"}
 )
+
+STREAMS = (STDOUT, "stderr.log", "proxy.jsonl")
+"""What an attempt's agent and the Host's proxy wrote, as it came."""
+STREAM_BYTES = 1 << 20
+"""A longer raw stream is bulk."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +58,32 @@ def feedback_uploads(folder: Path, submission: int, target: str, bulk: bool) -> 
             yield Upload(_join(target, _shown(name)), source=path)
 
 
-def stage(uploads: Iterable[Upload], folder: Path) -> None:
-    """Lay `uploads` under `folder` by their target names; a file that has vanished meanwhile is left out."""
+def attempt_target(attempt: int) -> str:
+    """Where the files of an attempt lie among the artifacts."""
+    return f"agent/attempt-{attempt}"
+
+
+def attempt_uploads(folder: Path, attempt: int, version: int, bulk: bool) -> Iterator[Upload]:
+    """The transcript of an attempt that has ended, and its raw streams; those that are bulk with `bulk` only."""
+    logs = attempt_logs(folder / "agent", attempt)
+    for name in (TRANSCRIPT, *STREAMS):
+        path = logs / name
+        if not path.is_file() or path.is_symlink():
+            continue
+        if bulk or name == TRANSCRIPT or path.stat().st_size <= STREAM_BYTES:
+            yield Upload(_join(attempt_target(attempt), name), source=path, version=version)
+
+
+def stage(uploads: Iterable[Upload], folder: Path, mask: Masker) -> None:
+    """Lay `uploads` under `folder` by their target names, without secrets; a file that has vanished is left out."""
     for upload in uploads:
         path = folder / upload.target
         path.parent.mkdir(parents=True, exist_ok=True)
         if upload.source is None:
-            path.write_bytes(upload.content)
+            path.write_bytes(mask.data(upload.content))
             continue
         try:
-            shutil.copyfile(upload.source, path)
+            copy_masked(upload.source, path, mask)
         except FileNotFoundError:
             path.unlink(missing_ok=True)
 

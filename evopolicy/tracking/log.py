@@ -8,10 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from evopolicy.kernel.secrets import Masker
 from evopolicy.tracking.files import Upload, stage
 from evopolicy.tracking.metrics import Point
 from evopolicy.tracking.project import Model, Projection, clean_key
+from evopolicy.tracking.spans import Attempt
 from evopolicy.tracking.store import Store, guarded, hold
+from evopolicy.tracking.traces import log_trace
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -35,6 +38,7 @@ class RunLog:
         self._rows: set[_Row] | None = None
         self._models: dict[str, str] | None = None
         self._uploaded: dict[str, tuple[int, bytes]] = {}
+        self._traced: dict[int, int] = {}
 
     @property
     def status(self) -> str:
@@ -55,14 +59,19 @@ class RunLog:
         """Take these artifacts for logged: whoever had this run before has said so."""
         self._uploaded.update((upload.target, (upload.version, upload.content)) for upload in uploads)
 
+    def consider_traced(self, attempts: Iterable[Attempt]) -> None:
+        """Likewise, these attempts."""
+        self._traced.update((attempt.number, attempt.version) for attempt in attempts)
+
     def push(self, projection: Projection) -> None:
         """Bring the run up to `projection`. Raises TrackingError."""
         self._push_tags(projection)
         self._push_params(projection)
-        models = self._push_models(projection.models) if projection.models else {}
+        models = self._push_models(projection) if projection.models else {}
         self._push_points(projection.points, models)
-        self._push_uploads(projection.uploads)
+        self._push_uploads(projection)
         self._push_status(projection)
+        self._push_traces(projection)
 
     def set_tag(self, key: str, value: str) -> None:
         if self._tags.get(key) != value:
@@ -114,15 +123,15 @@ class RunLog:
             rows.update((metric.key, metric.step, metric.timestamp) for metric in history)
         return rows
 
-    def _push_uploads(self, uploads: Sequence[Upload]) -> None:
-        new = [u for u in uploads if self._uploaded.get(u.target) != (u.version, u.content)]
+    def _push_uploads(self, projection: Projection) -> None:
+        new = [u for u in projection.uploads if self._uploaded.get(u.target) != (u.version, u.content)]
         if new:
-            self._call("logging artifacts", self._upload, new)
+            self._call("logging artifacts", self._upload, new, projection.mask)
             self.consider_uploaded(new)
 
-    def _upload(self, uploads: Sequence[Upload]) -> None:
+    def _upload(self, uploads: Sequence[Upload], mask: Masker) -> None:
         with tempfile.TemporaryDirectory(prefix="evopolicy-tracking-") as folder:
-            stage(uploads, Path(folder))
+            stage(uploads, Path(folder), mask)
             self._client.log_artifacts(self.run_id, folder)
 
     def _push_status(self, projection: Projection) -> None:
@@ -136,15 +145,25 @@ class RunLog:
             self._call("ending a run", self._client.set_terminated, self.run_id, projection.status, end)
         self._status = wanted
 
+    def _push_traces(self, projection: Projection) -> None:
+        """Last, so that one which the store refuses holds up nothing else of the run."""
+        for attempt in projection.attempts:
+            if self._traced.get(attempt.number) == attempt.version:
+                continue
+            trace = attempt.trace(projection.mask)
+            if trace is not None:
+                self._call("logging a trace", log_trace, self._store, self.run_id, trace)
+            self.consider_traced([attempt])
+
     # --- LoggedModels --------------------------------------------------------------------------------------------
 
-    def _push_models(self, models: Sequence[Model]) -> dict[str, str]:
+    def _push_models(self, projection: Projection) -> dict[str, str]:
         """Ids by Program digest; those that are missing are made, filled, bound to the run and finalized."""
         if self._models is None:
             self._models = self._call("looking up models", self._known_models)
-        for model in models:
+        for model in projection.models:
             if model.program not in self._models:
-                self._models[model.program] = self._call("logging a model", self._make, model)
+                self._models[model.program] = self._call("logging a model", self._make, model, projection.mask)
         return self._models
 
     def _known_models(self) -> dict[str, str]:
@@ -162,7 +181,7 @@ class RunLog:
             if not token:
                 return known
 
-    def _make(self, model: Model) -> str:
+    def _make(self, model: Model, mask: Masker) -> str:
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
         made = self._client.create_logged_model(
@@ -173,7 +192,7 @@ class RunLog:
             model_type="Policy",
         )
         with tempfile.TemporaryDirectory(prefix="evopolicy-tracking-") as folder:
-            stage(model.files, Path(folder))
+            stage(model.files, Path(folder), mask)
             if any(Path(folder).iterdir()):
                 self._client.log_model_artifacts(made.model_id, folder)
         self._client.log_outputs(self.run_id, [LoggedModelOutput(made.model_id, step=model.step)])

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from evopolicy.kernel.journal import Event
 from evopolicy.kernel.record import RunRecord
 from evopolicy.kernel.selection import Measurement
-from evopolicy.kernel.state import ResultState, RunState, SubmissionState
+from evopolicy.kernel.state import ResultState, RunState, SubmissionState, add_usage
 from evopolicy.kernel.transcript import usage_numbers
+
+COUNTED = ("turns", "tool_calls", "unexplained_tokens")
+"""What an attempt's end counts beside its usage."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class _Reading:
     best: float = -math.inf
     refusals: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """Of all attempts so far."""
 
     def bound(self, program: str) -> str:
         """`program` where it was submitted; the initial Program is no submitted one."""
@@ -98,7 +104,9 @@ def _agent_ended(reading: _Reading, event: Event) -> Iterator[Point]:
     for phase in ("thinking", "evaluating"):
         reading.add_seconds(phase, event, f"{phase}_seconds")
         yield Point(f"time/{phase}_seconds", reading.seconds[phase], 0, event["time"])
-    for key, value in usage_numbers(event.get("usage") or {}).items():
+    counted = {key: event[key] for key in COUNTED if event.get(key) is not None}
+    reading.usage = add_usage(reading.usage, {**(event.get("usage") or {}), **counted})
+    for key, value in usage_numbers(reading.usage).items():
         yield Point(f"usage/{key}", value, 0, event["time"])
 
 

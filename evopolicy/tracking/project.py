@@ -16,17 +16,21 @@ from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.attendance import all_tokens
 from evopolicy.kernel.journal import JOURNAL, Event
 from evopolicy.kernel.record import RECORD, RunRecord
+from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.state import ResultState, RunState, SubmissionState, fold
 from evopolicy.kernel.values import digest
-from evopolicy.tracking.files import Upload, feedback_uploads, program_uploads
-from evopolicy.tracking.masking import mask
+from evopolicy.tracking.files import Upload, attempt_uploads, feedback_uploads, program_uploads
+from evopolicy.tracking.masking import mask, masked_by, masker, named_variables
 from evopolicy.tracking.metrics import Point, run_points
+from evopolicy.tracking.spans import Attempt, ended_attempts
 
 PARAM_LENGTH = 6_000
 """MLflow cuts a longer param silently."""
 TAG_LENGTH = 8_000
+ERROR_LENGTH = 500
 KEY_LENGTH = 250
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_\-. :]")
 
@@ -60,6 +64,10 @@ class Projection:
     points: tuple[Point, ...] = ()
     models: tuple[Model, ...] = ()
     uploads: tuple[Upload, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    """Those to be shown as traces."""
+    mask: Masker = field(default_factory=masker)
+    """What every file and trace goes through."""
 
 
 def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bulk: bool = False) -> Projection:
@@ -70,17 +78,21 @@ def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bu
     state = fold(events)
     result = state.results.get(record.result_key, ResultState())
     ended = last_time(events, "ended", record.result_key) if result.ended else None
+    attempts = tuple(ended_attempts(folder, record, identity(record), events))
+    by = masker(named_variables(shown_config(record)))
     return Projection(
         name=f"{record.entry} · {record.benchmark.slug} · s{record.seed}",
         identity=identity(record),
         status=("FINISHED" if result.valid else "FAILED") if result.ended else "RUNNING",
         started=record.created,
         ended=ended,
-        tags=_tags(record, state, result),
-        params=flatten(mask(dict(shown_config(record)))),
+        tags=clean_tags(masked_by(by, _tags(record, state, result, events))),
+        params=flatten(masked_by(by, _without_prices(shown_config(record)))),
         points=tuple(run_points(record, state, events)),
         models=tuple(_models(folder, record, state)),
-        uploads=tuple(_uploads(folder, record, state, events, bulk)),
+        uploads=tuple(_uploads(folder, record, state, events, attempts, bulk)),
+        attempts=attempts,
+        mask=by,
     )
 
 
@@ -102,6 +114,14 @@ def shown_config(record: RunRecord) -> Mapping[str, Any]:
     return shown
 
 
+def _without_prices(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` without the list of prices: hundreds of params that are the same in every run of a day."""
+    prices = config.get("prices")
+    if not isinstance(prices, Mapping):
+        return dict(config)
+    return {**config, "prices": {key: value for key, value in prices.items() if key != "models"}}
+
+
 def last_time(events: Sequence[Event], name: str, result: str) -> float | None:
     """When the last event `name` under the result key `result` was written."""
     return max((float(e["time"]) for e in events if e["event"] == name and e.get("result") == result), default=None)
@@ -110,9 +130,9 @@ def last_time(events: Sequence[Event], name: str, result: str) -> float | None:
 # --- Tags and params ---------------------------------------------------------------------------------------------
 
 
-def _tags(record: RunRecord, state: RunState, result: ResultState) -> dict[str, str]:
+def _tags(record: RunRecord, state: RunState, result: ResultState, events: Sequence[Event]) -> dict[str, str]:
     config = json.dumps(mask(dict(shown_config(record))), sort_keys=True)
-    tags = {
+    return {
         "kind": "cell",
         "identity": identity(record),
         "agent": record.agent.label,
@@ -133,9 +153,33 @@ def _tags(record: RunRecord, state: RunState, result: ResultState) -> dict[str, 
         "terminal_reason": state.agent_ended,
         "valid": "" if result.valid is None else str(result.valid).lower(),
         "reasons": ", ".join(dict.fromkeys((*state.handoff_reasons, *result.reasons))),
-        "mlflow.note.content": _note(result),
+        **_agent_tags(record, state, events),
+        **{f"version.{name}": str(version) for name, version in record.versions.items()},
+        "mlflow.note.content": f"{_note(result)} {_spent(state)}".strip(),
     }
-    return clean_tags(mask(tags))
+
+
+def _agent_tags(record: RunRecord, state: RunState, events: Sequence[Event]) -> dict[str, str]:
+    """How its agent was let in, what it cost by whose word, and how its newest attempt failed."""
+    last = next((event for event in reversed(events) if event["event"] == "agent_ended"), {})
+    priced = state.usage.get("cost_usd") is not None
+    return {
+        "login": str(record.agent.options.get("login", "")),
+        "agent_attempts": str(state.agent_attempts) if state.agent_attempts > 1 else "",
+        "agent_error": state.agent_error[:ERROR_LENGTH],
+        "agent_error_kind": str(last.get("error_kind", "")),
+        "cost_is_estimate": str(bool(state.usage.get("cost_is_estimate"))).lower() if priced else "",
+    }
+
+
+def _spent(state: RunState) -> str:
+    """What the agent used, in one sentence."""
+    tokens, dollars = all_tokens(state.usage), state.usage.get("cost_usd")
+    if not tokens and dollars is None:
+        return ""
+    about = "about " if state.usage.get("cost_is_estimate") else ""
+    cost = "" if dollars is None else f", {about}${dollars:,.2f}{' (an estimate)' if about else ''}"
+    return f"The agent used {tokens:,} tokens{cost}."
 
 
 def _note(result: ResultState) -> str:
@@ -196,13 +240,22 @@ def _models(folder: Path, record: RunRecord, state: RunState) -> Iterator[Model]
         )
 
 
-def _uploads(folder: Path, record: RunRecord, state: RunState, events: Sequence[Event], bulk: bool) -> Iterator[Upload]:
+def _uploads(
+    folder: Path,
+    record: RunRecord,
+    state: RunState,
+    events: Sequence[Event],
+    attempts: Sequence[Attempt],
+    bulk: bool,
+) -> Iterator[Upload]:
     yield Upload(RECORD, content=_json(mask(msgspec.to_builtins(record))))
     yield Upload("config.json", content=_json(mask(dict(shown_config(record)))))
     for submission in state.submissions:
         yield from program_uploads(folder, submission.program, f"programs/{submission.id:04d}")
     for submission in state.published:
         yield from feedback_uploads(folder, submission.id, f"feedback/{submission.id:04d}", bulk)
+    for attempt in attempts:
+        yield from attempt_uploads(folder, attempt.number, attempt.version, bulk)
     if any(result.ended for result in state.results.values()):
         yield Upload(JOURNAL, source=folder / JOURNAL, version=len(events))
 

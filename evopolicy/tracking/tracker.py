@@ -161,6 +161,7 @@ class CellTracker:
         if 0 < followed.lines < len(followed.events) and followed.record is not None:
             before = self._project(followed, followed.record, followed.lines)
             log.consider_uploaded(before.uploads)
+            log.consider_traced(before.attempts)
         return log
 
 
