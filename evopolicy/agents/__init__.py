@@ -15,7 +15,9 @@ from evopolicy.kernel.ports import AgentIntegration
 
 AGENTS: dict[str, str] = {
     "baseline": "evopolicy.agents.baseline.integration:Baseline",
+    "claude_code": "evopolicy.agents.claude_code.integration:ClaudeCode",
     "cma_es": "evopolicy.agents.cma_es.integration:CmaEs",
+    "codex": "evopolicy.agents.codex.integration:Codex",
     "command": "evopolicy.agents.command.integration:Command",
     "random": "evopolicy.agents.random.integration:Random",
     "replay": "evopolicy.agents.replay.integration:Replay",

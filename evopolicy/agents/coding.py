@@ -74,7 +74,10 @@ class CodingAgent:
 
     program = "initial"
     resumes = True
-    call_seconds: float | None = None
+
+    @property
+    def call_seconds(self) -> float | None:
+        return None
 
     @property
     def identity(self) -> AgentIdentity:
