@@ -15,10 +15,15 @@ from evopolicy.kernel.ports import AgentIntegration
 
 AGENTS: dict[str, str] = {
     "baseline": "evopolicy.agents.baseline.integration:Baseline",
+    "chat": "evopolicy.agents.chat.integration:Chat",
     "claude_code": "evopolicy.agents.claude_code.integration:ClaudeCode",
     "cma_es": "evopolicy.agents.cma_es.integration:CmaEs",
     "codex": "evopolicy.agents.codex.integration:Codex",
     "command": "evopolicy.agents.command.integration:Command",
+    "gemini_cli": "evopolicy.agents.gemini_cli.integration:GeminiCli",
+    "kimi_code": "evopolicy.agents.kimi_code.integration:KimiCode",
+    "opencode": "evopolicy.agents.opencode.integration:OpenCode",
+    "qoder": "evopolicy.agents.qoder.integration:Qoder",
     "random": "evopolicy.agents.random.integration:Random",
     "replay": "evopolicy.agents.replay.integration:Replay",
 }
