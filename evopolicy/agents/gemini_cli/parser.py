@@ -1,0 +1,126 @@
+"""Gemini CLI's `stream-json` as a Transcript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evopolicy.agents.stream import (
+    Collected,
+    count_of,
+    error_kind_of,
+    inner,
+    numbered_json_lines,
+    stderr_of,
+    text_of,
+)
+from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+
+
+class _Reader:
+    """State of one stream."""
+
+    def __init__(self) -> None:
+        self.seen = Collected()
+        self.session = ""
+        self.warned = ""
+        """The newest error event's words."""
+        self.result: dict[str, Any] | None = None
+        self._open = False
+        """Whether the newest step is a message of the agent's that goes on."""
+
+    def take(self, line: int, event: dict[str, Any] | None) -> None:
+        if event is None:
+            return self.seen.strange(event, None)
+        match event:
+            case {"type": "init", "session_id": str(session)}:
+                self.session = session
+            case {"type": "message", "role": "assistant", "content": content}:
+                self._says(text_of(content), line)
+            case {"type": "message", "role": "user" | "system" as role, "content": content}:
+                self.seen.step("user" if role == "user" else "system", text_of(content), line=line)
+                self._open = False
+            case {"type": "tool_use", "tool_id": str(id), "tool_name": str(name)}:
+                if not self._open:
+                    self.seen.step("agent", line=line)
+                    self._open = True
+                self.seen.call(id, name, event.get("parameters"), line=line)
+            case {"type": "tool_result", "tool_id": str(id)}:
+                output = text_of(event.get("output")) or text_of(inner(event.get("error"), "message"))
+                self.seen.result(id, output, failed=event.get("status") == "error", line=line)
+                self._open = False
+            case {"type": "error", "message": message}:
+                self.seen.step("system", text_of(message), line=line)
+                self._open = False
+                if event.get("severity") != "warning":
+                    self.warned = text_of(message)
+            case {"type": "result", "status": _}:
+                self.result = event
+            case _:
+                self.seen.strange(event, event.get("type"))
+        return None
+
+    def _says(self, text: str, line: int) -> None:
+        if not self._open or self.seen.steps[-1].calls or self.seen.steps[-1].source != "agent":
+            self.seen.step("agent", text, line=line)
+            self._open = True
+        else:
+            self.seen.add(text)
+
+
+def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
+    """The transcript of one process. Its tokens are in its last event alone: of a killed one they are not known."""
+    reader = _Reader()
+    for line, event in numbered_json_lines(lines):
+        reader.take(line, event)
+    error, kind = _error(reader, logs)
+    worked = any(step.source == "agent" for step in reader.seen.steps)
+    return reader.seen.transcript(
+        usage=_usage((reader.result or {}).get("stats")),
+        completed=reader.result is not None and reader.result.get("status") == "success",
+        error=error,
+        error_kind=kind,
+        # One that never answered is not kept by the program: nothing could be resumed.
+        session_id=reader.session if worked else "",
+    )
+
+
+def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
+    result = reader.result
+    if result is not None and result.get("status") == "success":
+        return "", ""
+    words = text_of(inner(result, "error", "message")) or reader.warned
+    if not words and result is None:
+        words = _said_at_exit(logs) if not reader.seen.steps else ""
+    if not words and result is None:
+        return "", ""
+    words = words or "it ended with an error it does not name"
+    status = re.search(r'"code\\?":\s*(\d{3})', words) or re.search(r"\bstatus:? (\d{3})", words)
+    if words.startswith(("Model stream ended", "Invalid stream", "Incomplete JSON")):
+        return words, "network"
+    if status and status[1] == "400":
+        return words, error_kind_of(words)
+    return words, error_kind_of(words, int(status[1]) if status else None)
+
+
+def _said_at_exit(logs: Path | None) -> str:
+    """What standard error ends with, where the stream says nothing at all: a refused login, a session not found."""
+    noise = ("Warning:", "YOLO mode", "Ripgrep is not", "at ", "Loaded cached")
+    told = [line for line in stderr_of(logs) if not line.startswith(noise)]
+    return told[-1][:2000] if told else ""
+
+
+def _usage(stats: Any) -> Usage:
+    """`input_tokens` holds the cached ones; thoughts are in the total alone."""
+    if not isinstance(stats, Mapping):
+        return Usage()
+    total, whole = count_of(stats.get("total_tokens")), count_of(stats.get("input_tokens"))
+    said, cached = count_of(stats.get("output_tokens")), count_of(stats.get("cached")) or 0
+    if whole is None or said is None:
+        return Usage()
+    output = max(said, (total or 0) - whole)
+    return Usage(
+        input_tokens=max(0, whole - cached), cached_tokens=cached, output_tokens=output, reasoning_tokens=output - said
+    )
