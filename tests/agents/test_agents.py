@@ -27,8 +27,10 @@ STREAM = (
 )  # fmt: skip
 
 
-NEEDED: dict[str, dict[str, Any]] = {"opencode": {"base_url": "http://127.0.0.1:1/v1"}}
-"""Options beside the model without which an agent cannot be made."""
+NEEDED: dict[str, dict[str, Any]] = dict.fromkeys(
+    ("chat", "opencode"), {"model": "m-1", "base_url": "http://127.0.0.1:1/v1"}
+)
+"""Options without which an agent cannot be made."""
 PROVIDER = {"url": "https://api.example.com/v1", "paths": ["POST /responses"]}
 
 
@@ -40,8 +42,8 @@ def values(name: str, **options: Any) -> dict[str, Any]:
 def test_the_yaml_has_exactly_the_keys_of_the_dataclass(name: str) -> None:
     config = values(name)
     assert set(config) == {field.name for field in fields(config_class(name))}
-    assert (config["name"], config["label"], config["model"]) == (name, "", "")
-    assert load_agent(name, {**config, "model": "m-1", **NEEDED.get(name, {})})
+    assert (config["name"], config["label"]) == (name, "")
+    assert load_agent(name, {**config, **NEEDED.get(name, {})})
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda path: path.stem)
