@@ -1,0 +1,162 @@
+"""What a provider's faults come to in whole Runs of real coding agents: the failure table, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evopolicy.kernel.errors import AgentError
+from evopolicy.kernel.failures import MEANINGS
+from evopolicy.kernel.record import Run
+from tests.agents.cli.programs import needs
+from tests.agents.model_server.faults import Fault, status
+from tests.agents.model_server.server import ModelServer, model_server
+from tests.end_to_end.coding_run import (
+    KEY,
+    KEY_VARIABLE,
+    heldout,
+    needs_bubblewrap,
+    ran,
+    said,
+    transcripts,
+    used,
+)
+
+pytestmark = needs_bubblewrap
+
+CODEX = pytest.param("codex", marks=needs("codex"))
+CLAUDE = pytest.param("claude_code", marks=needs("claude_code"))
+IMPATIENT: dict[str, dict[str, Any]] = {
+    "codex": {"request_retries": 0, "stream_retries": 0},
+    "claude_code": {"retries": 0},
+    "chat": {"retries": 0},
+}
+"""Options with which a program gives up at once, so that it is the Host that tries again."""
+SUBMITTED = 3
+"""Requests after which the first Submission is published."""
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+
+
+def impatient(folder: Path, server: ModelServer, agent: str, **session: Any) -> Run:
+    return ran(folder, server, agent, IMPATIENT[agent], session)
+
+
+def ended_as(run: Run, reason: str) -> None:
+    """The row `reason` of the failure table holds."""
+    row = MEANINGS[reason]
+    assert (run.state.agent_ended, run.valid) == (reason, row.valid), said(run)
+    assert run.result.reasons == (() if row.valid else (reason,))
+    assert run.state.agent_error
+
+
+def went_on(run: Run) -> None:
+    """Nothing of a fault is seen in the result."""
+    assert (run.state.agent_ended, run.valid, run.result.reasons) == ("finished", True, ()), said(run)
+    assert [s.score == 500 for s in run.state.submissions] == [False, True]
+    assert heldout(run) == 500
+
+
+# --- once: the program or the Host tries again, and the Run is whole -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("agent", "fault"),
+    [
+        pytest.param("codex", status(429, after=2, times=1), marks=needs("codex"), id="codex-429"),
+        pytest.param("codex", Fault("malformed", after=2, times=1), marks=needs("codex"), id="codex-malformed"),
+        pytest.param("codex", Fault("cut", after=2, times=1), marks=needs("codex"), id="codex-cut"),
+        pytest.param("claude_code", status(529, after=2, times=1), marks=needs("claude_code"), id="claude_code-529"),
+        pytest.param("claude_code", Fault("end", after=2, times=1), marks=needs("claude_code"), id="claude_code-end"),
+        pytest.param("chat", status(429, after=2, times=1, retry_after=0.1), id="chat-429"),
+        pytest.param("chat", status(500, after=2, times=1), id="chat-500"),
+        pytest.param("chat", Fault("drop", after=2, times=1), id="chat-drop"),
+        pytest.param("chat", Fault("malformed", after=2, times=1), id="chat-malformed"),
+    ],
+)
+def test_a_program_that_tries_again_by_itself_finishes_in_one_attempt(tmp_path: Path, agent: str, fault: Fault) -> None:
+    with model_server(fault) as server:
+        run = ran(tmp_path, server, agent)
+    went_on(run)
+    assert run.state.agent_attempts == 1
+    assert [answer.fault for answer in server.answers].count(fault.kind) == 1
+
+
+@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
+def test_after_a_fault_the_host_resumes_the_conversation_and_nothing_is_charged_twice(
+    tmp_path: Path, agent: str
+) -> None:
+    with model_server(status(500, after=SUBMITTED, times=1)) as server:
+        run = impatient(tmp_path, server, agent)
+    went_on(run)
+    assert run.state.agent_attempts == 2
+    first, second = transcripts(run)
+    assert first.error and first.error_kind == "overload"
+    assert first.session_id == second.session_id != ""
+    assert used(run) == server.tokens()
+    # The conversation went on where it broke off: no command was given twice.
+    assert run.state.tool_calls == 7
+
+
+# --- always: what there is is kept and measured, and the Run is marked -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("agent", "fault"),
+    [
+        pytest.param("codex", status(500, after=SUBMITTED), marks=needs("codex"), id="codex-500"),
+        pytest.param("codex", status(429, after=SUBMITTED), marks=needs("codex"), id="codex-429"),
+        pytest.param("codex", Fault("malformed", after=SUBMITTED), marks=needs("codex"), id="codex-malformed"),
+        pytest.param("claude_code", status(529, after=SUBMITTED), marks=needs("claude_code"), id="claude_code-529"),
+        pytest.param("claude_code", Fault("drop", after=SUBMITTED), marks=needs("claude_code"), id="claude_code-drop"),
+        pytest.param("chat", status(529, after=SUBMITTED), id="chat-529"),
+        pytest.param("chat", Fault("drop", after=SUBMITTED), id="chat-drop"),
+        pytest.param("chat", Fault("cut", after=SUBMITTED), id="chat-cut"),
+        pytest.param("chat", Fault("end", after=SUBMITTED), id="chat-end"),
+    ],
+)
+def test_a_provider_that_stays_away_spoils_the_run_once_retries_are_spent(
+    tmp_path: Path, agent: str, fault: Fault
+) -> None:
+    with model_server(fault) as server:
+        run = impatient(tmp_path, server, agent, retries=1)
+    ended_as(run, "provider")
+    assert run.state.agent_attempts == 2
+    assert len(run.state.published) == 1 and heldout(run) < 100
+
+
+@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
+def test_a_silent_provider_is_cut_off_by_the_host(tmp_path: Path, agent: str) -> None:
+    limits = {"idle_seconds": 4, "wall_seconds": 600}
+    with model_server(Fault("stall", after=SUBMITTED)) as server:
+        run = impatient(tmp_path, server, agent, retries=0, limits=limits)
+    assert run.state.agent_ended in ("idle", "provider"), said(run)
+    assert len(run.state.published) == 1 and heldout(run) < 100
+
+
+@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
+def test_a_refused_login_before_any_submission_stops_the_run_with_what_to_mend(tmp_path: Path, agent: str) -> None:
+    with model_server(status(401)) as server, pytest.raises(AgentError, match="login"):
+        impatient(tmp_path, server, agent)
+
+
+@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        pytest.param(status(401, after=SUBMITTED), "authentication", id="401"),
+        pytest.param(Fault("context", after=SUBMITTED), "context", id="context"),
+        pytest.param(Fault("refusal", after=SUBMITTED), "refusal", id="refusal"),
+    ],
+)
+def test_what_no_retry_mends_ends_the_agent_at_once(tmp_path: Path, agent: str, fault: Fault, reason: str) -> None:
+    with model_server(fault) as server:
+        run = impatient(tmp_path, server, agent)
+    ended_as(run, reason)
+    assert run.state.agent_attempts == 1
+    assert len(run.state.published) == 1 and heldout(run) < 100
