@@ -140,6 +140,9 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("requests", "Int64", ""),
         Column("cost_usd", "float64", ""),
         Column("cost_is_estimate", "boolean", ""),
+        Column("turns", "Int64", "messages of the agent's own"),
+        Column("tool_calls", "Int64", ""),
+        Column("unexplained_tokens", "Int64", "that its stream does not tell of; NA where it cannot be known"),
     ),
     "gaps": (
         Column("entry", "string", "NA where only the folder is known"),
@@ -151,6 +154,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
 }
 """The columns of every frame, in order."""
+_COUNTED = ("turns", "tool_calls", "unexplained_tokens")
+"""Columns of `usage` that the Host counts, not the provider."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +198,7 @@ def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool =
         rows["runs"].append({**whose, **_run_row(run, score)})
         rows["submissions"].extend({**whose, **row} for row in _submission_rows(run))
         rows["candidates"].extend({**whose, **row} for row in _candidate_rows(run))
-        rows["usage"].append({**whose, **run.state.usage})
+        rows["usage"].append({**whose, **run.state.usage, **{name: getattr(run.state, name) for name in _COUNTED}})
         if programs:
             rows["programs"].extend({**whose, **row} for row in _program_rows(run))
         if episodes:
@@ -359,7 +364,7 @@ def _gaps(found: Found) -> Iterable[dict[str, Any]]:
 
 
 def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
-    kinds = {c.name for c in COLUMNS["usage"]} - {c.name for c in _WHOSE} - {"cost_is_estimate"}
+    kinds = {c.name for c in COLUMNS["usage"]} - {c.name for c in _WHOSE} - {"cost_is_estimate", *_COUNTED}
     score = CellScore(
         entry=row["entry"],
         benchmark=row["benchmark"],

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evopolicy.cli.board import Board
-from evopolicy.cli.text import clean, number, plural
+from evopolicy.cli.text import clean, duration, number, plural
+from evopolicy.kernel.attendance import is_unexplained
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.state import RunState, add_usage
 from evopolicy.kernel.sweep import sweep_folder
 
 _LISTED = 20
@@ -23,6 +27,8 @@ def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
         print_table(sweep_folder(output, board.name))
     except RecordError as error:
         print(f"No rank table: {error}")
+    if used := usage_line(_states(board)):
+        print(f"\nAll agents together: {used}")
     failed = [cell for cell in board.cells if cell.status == "failed"]
     if failed:
         print(f"\n{plural(len(failed), 'cell')} of {len(board.cells)} failed:")
@@ -35,6 +41,13 @@ def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
     if tracked:
         print(f"In MLflow:  evopolicy ui sweep={board.name}{at}")
     print(f"This table: evopolicy table sweep={board.name}{at}")
+
+
+def _states(board: Board) -> Iterator[RunState]:
+    """Of the cells that have a record."""
+    for cell in board.cells:
+        with contextlib.suppress(RecordError):
+            yield load_run(cell.folder).state
 
 
 def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
@@ -60,6 +73,74 @@ def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
     return not found.unreadable
 
 
+def agent_lines(run: Run) -> Iterator[tuple[str, str]]:
+    """What the agent did and used, by name; only what is known."""
+    state = run.state
+    if state.agent_ended:
+        counts = [plural(n, word) for n, word in ((state.turns, "turn"), (state.tool_calls, "tool call")) if n]
+        if requests := state.usage.get("requests"):
+            counts.append(plural(requests, "request"))
+        if state.agent_attempts > 1:
+            counts.append(plural(state.agent_attempts, "attempt"))
+        yield "agent", ", ".join([state.agent_ended, *counts])
+        yield "time", f"thinking {duration(state.thinking_seconds)}, evaluating {duration(state.evaluating_seconds)}"
+    if state.agent_error:
+        yield "its last error", clean(state.agent_error)
+    if tokens := tokens_text(state.usage):
+        yield "tokens", tokens
+    if state.usage.get("cost_usd") is not None:
+        yield "cost", cost_text(state.usage) + _price_date(run)
+    if is_unexplained(state.unexplained_tokens, state.usage):
+        yield "UNEXPLAINED", f"{state.unexplained_tokens:,} tokens its stream does not tell of"
+
+
+_KINDS = {
+    "input_tokens": "input", "cached_tokens": "cached", "cache_write_tokens": "written to caches",
+    "output_tokens": "output",
+}  # fmt: skip
+
+
+def tokens_text(usage: Mapping[str, Any]) -> str:
+    """`1,000 input, 5,000 cached, 1,200 output (300 reasoning)`; '' where the provider does not say."""
+    parts = [f"{usage[kind]:,} {word}" for kind, word in _KINDS.items() if usage.get(kind)]
+    reasoning = usage.get("reasoning_tokens")
+    return ", ".join(parts) + (f" ({reasoning:,} reasoning)" if parts and reasoning else "")
+
+
+def cost_text(usage: Mapping[str, Any]) -> str:
+    """US dollars, to the cent from a dollar on; `≈` where it is, or has in it, an estimate."""
+    dollars = usage["cost_usd"]
+    shown = f"${dollars:,.2f}" if dollars >= 1 or dollars == 0 else f"${dollars:.2g}"
+    return f"≈ {shown}" if usage.get("cost_is_estimate") else shown
+
+
+def _price_date(run: Run) -> str:
+    """From which day the prices of an estimate are."""
+    prices = run.record.config.get("prices")
+    day = prices.get("as_of") if isinstance(prices, Mapping) else None
+    estimate = run.state.usage.get("cost_is_estimate")
+    return (
+        f" (an estimate by prices of {clean(str(day))})" if estimate and day else " (an estimate)" if estimate else ""
+    )
+
+
+def usage_line(states: Iterable[RunState]) -> str:
+    """What the agents of several Runs used together, in one line; '' where no provider says."""
+    total: dict[str, Any] = {}
+    silent = told = 0
+    for state in states:
+        total = add_usage(total, state.usage)
+        known = bool(tokens_text(state.usage)) or state.usage.get("cost_usd") is not None
+        told, silent = told + known, silent + (not known)
+    if not told:
+        return ""
+    parts = [tokens_text(total) and f"{tokens_text(total)} tokens"]
+    if total.get("cost_usd") is not None:
+        parts.append(cost_text(total))
+    note = f" ({plural(silent, 'cell')} of {told + silent} not counted: the provider does not say)" if silent else ""
+    return ", ".join(part for part in parts if part) + note
+
+
 def print_run(run: Run, at: str, *, tracked: bool) -> None:
     """The result of a single Run."""
     measured, state = run.result.assessment, run.state
@@ -70,6 +151,8 @@ def print_run(run: Run, at: str, *, tracked: bool) -> None:
         error = "" if measured.standard_error is None else f" ± {number(measured.standard_error)}"
         print(f"  held-out score  {number(measured.mean)}{error} over {plural(measured.episodes, 'Episode')}")
     print(f"  selected        {program} of {len(state.submissions)}")
+    for name, value in agent_lines(run):
+        print(f"  {name:<15} {value}")
     if not run.valid:
         print(f"  NOT VALID       {', '.join(run.result.reasons)}")
     print(f"  record          {run.folder}")

@@ -72,7 +72,6 @@ class Trace:
     usage: Mapping[str, Any]
     """As `transcript.Usage`."""
     model: str
-    session_id: str
     request: str
     """What lists of traces show of it."""
     response: str
@@ -147,7 +146,6 @@ class _Writer:
             spans=(self._root(best), *below),
             usage=self._usage(),
             model=record.agent.model,
-            session_id=self._over.get("session_id") or self._transcript.session_id,
             request=f"{record.entry} on {record.benchmark.slug}, seed {record.seed}, attempt {attempt.number}",
             response=ended if best is None else f"{ended}, best training score {best:.6g}",
             tags={
@@ -158,6 +156,7 @@ class _Writer:
                 "benchmark": record.benchmark.slug,
                 "seed": str(record.seed),
                 "terminal_reason": str(self._over["reason"]),
+                "session_id": self._text(self._over.get("session_id") or self._transcript.session_id)[:200],
                 "identity": attempt.identity,
             },
         )
@@ -196,7 +195,11 @@ class _Writer:
             "terminal_reason": reason,
             "turns": turns(transcript),
             "tool_calls": sum(len(step.calls) for step in transcript.steps),
-            **({"unknown_events": dict(transcript.unknown_events)} if transcript.unknown_events else {}),
+            **(
+                {"unknown_events": self._text(json.dumps(dict(transcript.unknown_events)))}
+                if transcript.unknown_events
+                else {}
+            ),
             **({"malformed_lines": transcript.malformed_lines} if transcript.malformed_lines else {}),
             **({"left_out": f"{self._left_out} messages of the middle; {self._whole}"} if self._left_out else {}),
         }
@@ -268,9 +271,16 @@ class _Writer:
         return Span(key, parent, name, TOOL, start, end, self._arguments(call), outputs, attributes, error)
 
     def _arguments(self, call: ToolCall) -> Any:
-        cut = {key: self._text(item) if isinstance(item, str) else item for key, item in call.arguments.items()}
-        whole = json.dumps(cut, ensure_ascii=False, default=str)
-        return self._value(cut) if len(whole) <= 2 * self._limit else {"arguments": self._text(whole)}
+        """Flat: the UI takes what looks like a chat's messages for such, and fetches the images they name."""
+        masked = self._value(call.arguments)
+        flat = {
+            self._text(key): self._text(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
+            if isinstance(item, str | list | dict)
+            else item
+            for key, item in masked.items()
+        }
+        whole = json.dumps(flat, ensure_ascii=False)
+        return flat if len(whole) <= 2 * self._limit else {"arguments": self._text(whole)}
 
     # --- Submissions -------------------------------------------------------------------------------------------------
 
@@ -309,8 +319,8 @@ class _Writer:
         return f"whole in {attempt_target(self._attempt.number)}/{TRANSCRIPT}"
 
     def _text(self, text: str) -> str:
-        """Masked before it is cut: half a key looks like none."""
-        masked = self._mask.text(text)
+        """Masked before it is cut, as half a key looks like none; no image in it, which the UI would fetch."""
+        masked = self._mask.text(text).replace("![", "! [")
         if len(masked) <= self._limit:
             return masked
         return f"{masked[: self._limit]}\n... (cut: {self._limit:,} of {len(masked):,} characters; {self._whole})"

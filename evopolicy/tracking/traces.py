@@ -122,7 +122,6 @@ def _info(store: Store, run_id: str, trace: Trace, name: str, content: str) -> A
         trace_metadata={
             TRACE_SCHEMA_VERSION_KEY: str(TRACE_SCHEMA_VERSION),
             TraceMetadataKey.SOURCE_RUN: run_id,
-            **({TraceMetadataKey.TRACE_SESSION: trace.session_id[:200]} if trace.session_id else {}),
             **{key: json.dumps(value) for key, value in numbers.items() if value},
         },
         tags={
