@@ -42,7 +42,10 @@ class Sandbox:
     """What one agent's sandbox is made of. Paths of this machine."""
 
     held: Path
-    """Temporary folder with `bin`, `etc`, `home`, `staging` and `agent.json`."""
+    """Temporary folder with `bin`, `etc`, `login`, `staging` and `agent.json`."""
+    home: Path
+    logins: tuple[str, ...]
+    """Files in `held/login` that stand at the same places of the home, where there is a file for each already."""
     workspace: Path
     socket: Path
     proxy: Path | None
@@ -168,7 +171,9 @@ def _own(sandbox: Sandbox) -> Iterator[str]:
     for name, target in sandbox.packages.links.items():
         yield from _bind(target, PACKAGES / name)
     yield from _bind(held / "staging", STAGING)
-    yield from _bind(held / "home", HOME, "--bind")
+    yield from _bind(sandbox.home, HOME, "--bind")
+    for name in sandbox.logins:
+        yield from _bind(held / "login" / name, HOME / name, "--bind")
     yield from _bind(held / "agent.json", PLAN)
     yield from _bind(sandbox.socket, SESSION, "--ro-bind-try")
     if sandbox.proxy is not None:

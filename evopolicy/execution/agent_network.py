@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from evopolicy.execution.agent_bubblewrap import PORT
@@ -33,6 +33,11 @@ def effective(isolation: Isolation, asked: AgentNetwork, provider: Provider | No
         raise AgentError(
             "execution.agent_network=none: this agent has to reach its provider; choose proxy, allowlist or open"
         )
+    if network == "proxy" and provider is not None and provider.subscription:
+        raise AgentError(
+            "execution.agent_network=proxy: this agent asks with a subscription's login, which the Host's proxy cannot"
+            " add; set execution.agent_network=allowlist"
+        )
     if isolation == "bubblewrap" or (isolation == "none" and network == "open"):
         return network
     if isolation == "none":
@@ -59,6 +64,17 @@ def read_key(provider: Provider | None) -> str:
     if not key.strip().isprintable() or not key.isascii():
         raise AgentError(f"the variable '{provider.key_variable}' holds what cannot be a key; set it anew")
     return key.strip()
+
+
+def read_variables(names: Iterable[str]) -> dict[str, str]:
+    """The values of this process's environment that an agent is started with. Raises AgentError."""
+    for name in names:
+        if name not in os.environ:
+            raise AgentError(
+                f"the agent is to be started with the variable '{name}', which this environment does not have; set it,"
+                " or take it out of agent.variables"
+            )
+    return {name: os.environ[name] for name in names}
 
 
 def check(isolation: Isolation, asked: AgentNetwork, provider: Provider | None) -> AgentNetwork:

@@ -40,12 +40,12 @@ def readable(paths: tuple[Path, ...], private: Path) -> tuple[Path, ...]:
 
 
 def landlock_rules(
-    workspace: Path, held: Path, allowed: tuple[Path, ...], imported: packages.Packages
+    workspace: Path, home: Path, held: Path, allowed: tuple[Path, ...], imported: packages.Packages
 ) -> Iterator[tuple[str, int]]:
     """Path and rights of everything an agent at `landlock` may touch; `held` is its temporary folder."""
     yield str(workspace), _WORKSPACE
-    for name in ("home", "tmp"):
-        yield str(held / name), _WORKSPACE
+    for folder in (home, held / "tmp"):
+        yield str(folder), _WORKSPACE
     for name in ("staging", "bin", "lib", "packages"):
         yield str(held / name), landlock.RUN
     runtime = packages.runtime()

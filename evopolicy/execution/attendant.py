@@ -19,18 +19,18 @@ import signal
 import struct
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.execution import landlock, process, seccomp
+from evopolicy.execution import agent_home, landlock, process, seccomp
+from evopolicy.execution.agent_output import Stream, Times
+from evopolicy.kernel.secrets import Masker
 
 POLITE = ((signal.SIGINT, 3.0), (signal.SIGTERM, 2.0))
 """What an agent is sent before it is killed, and the seconds it has after each."""
 KEPT_SECONDS = 12.0
 """From the wish to stop until the process that attends is taken for dead, stopped or stuck."""
-TAIL_BYTES = 4 << 20
 _CHUNK = 1 << 16
 
 
@@ -53,10 +53,17 @@ class AgentPlan:
     folder: str
     """Working folder."""
     stdin: str
-    stdout: str
-    stderr: str
+    logs: str
+    """Folder for `stdout.log`, `stdout.times` and `stderr.log`."""
     output_bytes: int
     """Kept of each stream: its head, and the last 4 MiB."""
+    secrets: list[str]
+    """Values that are masked in both."""
+    started: float
+    """`time.monotonic()` that `stdout.times` counts from."""
+    home: str
+    logins: list[str]
+    """Files below `home` to be removed at the end."""
 
 
 def main(path: str) -> int:
@@ -65,6 +72,7 @@ def main(path: str) -> int:
     A negative code is a signal. Without `started` the sandbox could not be made, and the reason is on its error stream.
     """
     plan = AgentPlan(**json.loads(Path(path).read_bytes()))
+    Path(path).unlink()  # it holds secrets
     process.signal_with_parent(plan.host, signal.SIGTERM)
     process.adopt_orphans()
     stopping: list[int] = []
@@ -81,6 +89,7 @@ def main(path: str) -> int:
     process.adopt_orphans()
     pid, streams, report = _start(plan)
     code = _attend(pid, streams, report, wake, stopping)
+    agent_home.take_back(Path(plan.home), plan.logins)
     print(code, flush=True)
     return 0
 
@@ -119,7 +128,7 @@ def _kill_descendants() -> None:
             os.kill(descendant, signal.SIGKILL)
 
 
-def _start(plan: AgentPlan) -> tuple[int, list[_Stream], _Report]:
+def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
     """Fork the agent; returns its pid, its output streams and what its sandbox reports through."""
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     stdin = os.open(plan.stdin, os.O_RDONLY | os.O_CLOEXEC)
@@ -132,7 +141,11 @@ def _start(plan: AgentPlan) -> tuple[int, list[_Stream], _Report]:
         os.close(writer)
         os.set_blocking(reader, False)
     (out, _), (err, _), (report, _) = pipes
-    streams = [_Stream(out, plan.stdout, plan.output_bytes), _Stream(err, plan.stderr, plan.output_bytes)]
+    logs, mask = Path(plan.logs), Masker(tuple(plan.secrets))
+    streams = [
+        Stream(out, logs / "stdout.log", plan.output_bytes, mask, Times(logs / "stdout.times", plan.started)),
+        Stream(err, logs / "stderr.log", plan.output_bytes, mask),
+    ]
     return pid, streams, _Report(report, sandboxed=bool(plan.sandbox))
 
 
@@ -182,11 +195,11 @@ def _place(fds: Sequence[int], targets: Sequence[int]) -> None:
         os.dup2(fd, target)
 
 
-def _attend(pid: int, streams: list[_Stream], report: _Report, wake: int, stopping: list[int]) -> int:
+def _attend(pid: int, streams: list[Stream], report: _Report, wake: int, stopping: list[int]) -> int:
     """Pump output until the agent has ended, or was told to, and everything it started is gone. Returns its code."""
     code: int | None = None
     ending = _Ending(pid, report.sandboxed)
-    sources: list[_Stream | _Report] = [*streams, report]
+    sources: list[Stream | _Report] = [*streams, report]
     with selectors.DefaultSelector() as selector:
         selector.register(wake, selectors.EVENT_READ)
         for source in sources:
@@ -198,6 +211,8 @@ def _attend(pid: int, streams: list[_Stream], report: _Report, wake: int, stoppi
                         os.read(wake, 512)
                 elif not key.data.pump():
                     selector.unregister(key.fd)
+            for stream in streams:
+                stream.look()
             ended, alone = _reap(pid)
             code = ended if ended is not None else code
             if code is not None or stopping:
@@ -307,65 +322,6 @@ class _Report:
     def close(self) -> None:
         while self.pump() and self.code is None:
             time.sleep(0.001)
-        os.close(self.fd)
-
-
-class _Stream:
-    """One stream of output going to a file: its head as it comes, its tail at the end, the middle counted."""
-
-    def __init__(self, fd: int, path: str, limit: int) -> None:
-        self.fd = fd
-        self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115 (closed by `close`)
-        self._left = limit
-        self._tail: deque[bytes] = deque()
-        self._held = 0
-        self._dropped = 0
-
-    def pump(self) -> bool:
-        """Take what has come. False at the stream's end."""
-        try:
-            data = os.read(self.fd, _CHUNK)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        self._keep(data)
-        return True
-
-    def _keep(self, data: bytes) -> None:
-        head, rest = data[: self._left], data[self._left :]
-        if head:
-            self._write(head)
-            self._left -= len(head)
-        if rest:
-            # The file does not grow any more, its time does: someone is still talking.
-            with contextlib.suppress(OSError):
-                os.utime(self._file.fileno())
-            self._tail.append(rest)
-            self._held += len(rest)
-            while self._held - len(self._tail[0]) >= TAIL_BYTES:
-                gone = len(self._tail.popleft())
-                self._held -= gone
-                self._dropped += gone
-
-    def _write(self, data: bytes) -> None:
-        """Write all of it; on a full disk the rest is lost and counted, since an agent is attended to its end."""
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(self._file.fileno(), rest) :]
-        except OSError:
-            self._dropped += len(rest)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := os.read(self.fd, _CHUNK):
-                self._keep(data)
-        if self._dropped:
-            self._write(f"\n... {self._dropped} bytes left out ...\n".encode())
-        for data in self._tail:
-            self._write(data)
-        self._file.close()
         os.close(self.fd)
 
 

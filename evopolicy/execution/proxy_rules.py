@@ -15,10 +15,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Between the agent and the Host only, or set anew by the Host.
+# Between the agent and the Host only, set anew by the Host, or read by some servers as another method or path.
 _DROPPED_REQUEST = _words("""
 host connection keep-alive proxy-connection te trailer transfer-encoding upgrade expect content-length accept-encoding
 forwarded x-forwarded-for x-forwarded-host x-forwarded-proto
+x-http-method x-http-method-override x-method-override x-original-url x-original-uri x-rewrite-url
 """)
 _DROPPED_ANSWER = _words("""
 connection keep-alive proxy-connection transfer-encoding upgrade trailer content-length set-cookie date server
@@ -29,7 +30,8 @@ _LOGINS = _words("""
 authorization proxy-authorization x-api-key api-key x-goog-api-key x-goog-user-project cookie openai-organization
 openai-project x-auth-token
 """)
-_LOGIN_QUERIES = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
+_QUERIES = _words("alt beta api-version api_version client_version limit after after_id before_id pagesize pagetoken")
+"""What providers' programs ask beside a path; a login or another method may be said there too."""
 MAX_NAMES = 20_000
 """Keys of a body, and types and keys of its tools."""
 _READ = _words("model models tools stream stream_options")
@@ -64,7 +66,7 @@ def pinned(provider: Provider, method: str, target: str) -> tuple[str, str]:
     if f"{method} {path}" not in provider.paths:
         allowed = ", ".join(provider.paths)
         _refuse("path_refused", f"'{method} {path[:200]}' is not among what may be asked here: {allowed}.")
-    pairs = [(name, value) for name, value in parse_qsl(query, True) if name.lower() not in _LOGIN_QUERIES]
+    pairs = [(name, value) for name, value in parse_qsl(query, True) if name.lower() in _QUERIES]
     whole = urlsplit(provider.url).path.rstrip("/") + path
     return path, f"{whole}?{urlencode(pairs)}" if pairs else whole
 

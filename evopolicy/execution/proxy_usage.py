@@ -1,33 +1,31 @@
-"""Tokens a provider reports in its answers, and the proxy's log that keeps them."""
+"""What a provider reports in its answers: tokens, the answer's id, and what went wrong."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
+
+from evopolicy.execution.proxy_trouble import trouble_of
+from evopolicy.kernel.transcript import TOKENS, ErrorKind
 
 MAX_KEPT_BYTES = 32 << 20
 """Of an answer that is one JSON text, or of one line of a stream of events; a longer one is not read for its usage."""
-MAX_LINES = 100_000
-LOG = "proxy.jsonl"
-MORE = "proxy_more.json"
-"""What the requests spent that have no line of their own."""
+MAX_WORDS = 1 << 16
+"""Of an answer that says what went wrong."""
+MAX_ID = 200
 BYTES_A_TOKEN = 4
 _TEXTS = frozenset(
     ("text", "content", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content", "name")
 )
 # Paths that count tokens and spend none.
 _COUNTS = re.compile(r"(count_?tokens|/input_tokens)$", re.IGNORECASE)
-TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
-"""Together all tokens of a request, as in `kernel.transcript`."""
 
 
 class UsageReader:
-    """Reads the usage of one answer while it passes by, whole or as server-sent events.
+    """Reads one answer while it passes by, whole or as server-sent events: its usage, its id, the error it tells of.
 
     What an answer does not report is estimated, one token for BYTES_A_TOKEN of text, unless it costs nothing.
     """
@@ -42,9 +40,19 @@ class UsageReader:
         self._buffer = bytearray()
         self._skipping = False
         self._said: dict[str, Any] = {}
+        self._status = status
+        self._words = bytearray()
+        self.response = ""
+        """The provider's id of the answer."""
+        self.trouble: ErrorKind = ""
+        """What an answer that came whole says went wrong; known for sure after `usage`."""
+        if status >= 400:
+            self.trouble = trouble_of(status, "")
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the answer. Never raises."""
+        if self._status >= 400 and len(self._words) < MAX_WORDS:
+            self._words += data[:MAX_WORDS]
         if not self._events:
             self._text += len(data)
         if self._events:
@@ -78,6 +86,18 @@ class UsageReader:
             self._text += _text_bytes(event)
         if b'"usage' in line:
             self._take(event)
+        if not self.response:
+            self.response = _response(event)
+        if b'"error"' in line:
+            self._blame(event)
+
+    def _blame(self, event: Any) -> None:
+        """Note the error that an answer tells of which began well."""
+        for holder in (event, _inner(event, "response")):
+            error = _inner(holder, "error")
+            if error:
+                code = _inner(error, "code")
+                self.trouble = trouble_of(code if type(code) is int else 0, json.dumps(error)[:MAX_WORDS])
 
     def _take(self, event: Any) -> None:
         for holder in (event, *(_inner(event, name) for name in ("response", "message"))):
@@ -94,8 +114,15 @@ class UsageReader:
                 event = json.loads(bytes(self._buffer))
                 self._take(event)
                 self._text = _text_bytes(event)
+                self.response = _response(event)
+                self._blame(event)
             self._buffer.clear()
+        if self._status >= 400:
+            self.trouble = trouble_of(self._status, self._words.decode("utf-8", "replace"))
+            self.response = ""
         found = tokens(self._said)
+        if self.trouble and not self._text and not found:
+            return {}  # an answer that is nothing but an error costs nothing
         if self._free or (whole and any(found.values())):
             return found
         if not any(found.get(kind) for kind in TOKENS if kind != "output_tokens"):
@@ -118,6 +145,15 @@ def _text_bytes(event: Any) -> int:
     return total
 
 
+def _response(event: Any) -> str:
+    """The id of the answer that `event` is, or is part of, in the words of all providers."""
+    ids = (
+        *(_inner(_inner(event, name), "id") for name in ("response", "message")),
+        *(_inner(event, name) for name in ("responseId", "id")),
+    )
+    return next((found[:MAX_ID] for found in ids if isinstance(found, str)), "")
+
+
 def _inner(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
@@ -125,92 +161,25 @@ def _inner(value: Any, name: str) -> Any:
 def tokens(usage: Mapping[str, Any]) -> dict[str, int]:
     """A usage object of OpenAI's two forms, Anthropic's or Gemini's in the words of `kernel.transcript.Usage`."""
     if "promptTokenCount" in usage:
-        cached, thoughts = _count(usage, "cachedContentTokenCount"), _count(usage, "thoughtsTokenCount")
-        output = _count(usage, "candidatesTokenCount") + thoughts
-        found = (_count(usage, "promptTokenCount") - cached, cached, 0, output, thoughts)
+        cached, thoughts = counted(usage, "cachedContentTokenCount"), counted(usage, "thoughtsTokenCount")
+        output = counted(usage, "candidatesTokenCount") + thoughts
+        found = (counted(usage, "promptTokenCount") - cached, cached, 0, output, thoughts)
     elif "prompt_tokens" in usage:
-        cached = _count(_inner(usage, "prompt_tokens_details"), "cached_tokens")
-        thoughts = _count(_inner(usage, "completion_tokens_details"), "reasoning_tokens")
-        found = (_count(usage, "prompt_tokens") - cached, cached, 0, _count(usage, "completion_tokens"), thoughts)
+        cached = counted(_inner(usage, "prompt_tokens_details"), "cached_tokens")
+        thoughts = counted(_inner(usage, "completion_tokens_details"), "reasoning_tokens")
+        found = (counted(usage, "prompt_tokens") - cached, cached, 0, counted(usage, "completion_tokens"), thoughts)
     elif "input_tokens" in usage or "output_tokens" in usage:
-        inside = _count(_inner(usage, "input_tokens_details"), "cached_tokens")
-        cached = inside or _count(usage, "cache_read_input_tokens")
-        thoughts = _count(_inner(usage, "output_tokens_details"), "reasoning_tokens")
-        written = _count(usage, "cache_creation_input_tokens")
-        found = (_count(usage, "input_tokens") - inside, cached, written, _count(usage, "output_tokens"), thoughts)
+        inside = counted(_inner(usage, "input_tokens_details"), "cached_tokens")
+        cached = inside or counted(usage, "cache_read_input_tokens")
+        thoughts = counted(_inner(usage, "output_tokens_details"), "reasoning_tokens")
+        written = counted(usage, "cache_creation_input_tokens")
+        found = (counted(usage, "input_tokens") - inside, cached, written, counted(usage, "output_tokens"), thoughts)
     else:
         return {}
     return {name: max(0, count) for name, count in zip((*TOKENS, "reasoning_tokens"), found, strict=True)}
 
 
-def _count(usage: Any, name: str) -> int:
+def counted(usage: Any, name: str) -> int:
+    """`usage[name]` where it is a count, else 0."""
     count = _inner(usage, name)
     return count if type(count) is int and 0 <= count < 2**53 else 0
-
-
-def _more(path: Path) -> dict[str, int]:
-    more: Any = None
-    with contextlib.suppress(OSError, ValueError):
-        more = json.loads(path.read_bytes())
-    return {name: _count(more, name) for name in ("requests", "tokens")}
-
-
-class ProxyLog:
-    """One JSON line a request, in `proxy.jsonl`; what all attempts of this Run have spent so far."""
-
-    def __init__(self, folder: Path) -> None:
-        """`folder` is one attempt's; what its neighbours' logs count as spent is spent."""
-        self._lock = threading.Lock()
-        self._path = folder / LOG
-        self._lines = 0
-        self.requests = 0
-        self.tokens = 0
-        for path in folder.parent.glob(f"*/{LOG}"):
-            self._add_earlier(path)
-        for path in folder.parent.glob(f"*/{MORE}"):
-            more = _more(path)
-            self.requests += more["requests"]
-            self.tokens += more["tokens"]
-        self._more = _more(folder / MORE)
-
-    def _add_earlier(self, path: Path) -> None:
-        for line in path.read_text(errors="replace").splitlines():
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue  # the line a killed Host was writing
-            if isinstance(entry, dict) and "refused" not in entry:
-                self.requests += 1
-                self.tokens += sum(_count(entry, kind) for kind in TOKENS)
-
-    def begin(self, requests: int | None, tokens: int | None) -> str:
-        """Count one request that is passed on; '' or, where it may not be, the sentence why."""
-        with self._lock:
-            if requests is not None and self.requests >= requests:
-                return f"this Run's {requests} requests to its provider are used up (session.limits.requests)."
-            if tokens is not None and self.tokens >= tokens:
-                return f"this Run's {tokens} tokens are used up (session.limits.tokens)."
-            self.requests += 1
-            return ""
-
-    def write(self, entry: Mapping[str, Any]) -> None:
-        """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request."""
-        with self._lock:
-            spent = sum(_count(entry, kind) for kind in TOKENS)
-            self.tokens += spent
-            self._lines += 1
-            try:
-                if self._lines > MAX_LINES:
-                    raise OSError("the log is full")
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(entry) + "\n")
-            except OSError:
-                if "refused" not in entry:
-                    self._add_more(spent)
-
-    def _add_more(self, spent: int) -> None:
-        self._more = {"requests": self._more["requests"] + 1, "tokens": self._more["tokens"] + spent}
-        whole = self._path.with_name(f"{MORE}.new")
-        with contextlib.suppress(OSError):
-            whole.write_text(json.dumps(self._more))
-            whole.replace(self._path.with_name(MORE))

@@ -144,7 +144,7 @@ class Provider:
     url: str
     """Base of every request: 'https://api.example.com/v1'. `http` is for a model server of one's own."""
     paths: tuple[str, ...]
-    """What may be asked, below `url`: 'POST /responses'. A query is passed on and not compared."""
+    """What may be asked, below `url`: 'POST /responses'. Of a query the usual words are passed on."""
     key_variable: str = ""
     """Variable of the Host's environment that holds the key; '' for none."""
     agent_variable: str = ""

@@ -274,7 +274,7 @@ def test_an_allowlist_lets_named_hosts_only(site: AgentSite, upstream: up.Upstre
                     return str(error)
             print(tunnel("localhost:{upstream.port}"))
             print(tunnel("localhost:{other.port}"))
-            print(reach("127.0.0.1", {upstream.port}), url, os.environ["EXAMPLE_KEY"])
+            print(reach("127.0.0.1", {upstream.port}), url, os.environ["EXAMPLE_KEY"][::-1])
             print(*ask("http://localhost:{other.port}/"))
             os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
             print(*ask("http://localhost:{other.port}/"))
@@ -284,7 +284,7 @@ def test_an_allowlist_lets_named_hosts_only(site: AgentSite, upstream: up.Upstre
         )
     assert json.loads(out[0])["text"] == "hello"
     assert "403" in out[1]
-    assert out[2] == f"False {upstream.url}/v1 {KEY}"
+    assert out[2] == f"False {upstream.url}/v1 {KEY[::-1]}"
     assert out[3].startswith("0 ") and out[4].startswith("403 ")
     assert other.asked == []
     assert [line["path"] for line in logged(site) if "refused" not in line] == [f"localhost:{upstream.port}"]
@@ -294,8 +294,10 @@ def test_an_allowlist_lets_named_hosts_only(site: AgentSite, upstream: up.Upstre
 @pytest.mark.parametrize("with_provider", [True, False])
 def test_open_is_the_machines_own_network(site: AgentSite, upstream: up.Upstream, with_provider: bool) -> None:
     needs = provider(upstream) if with_provider else None
-    out = run(site, f"print(reach('localhost', {upstream.port}), os.environ.get('EXAMPLE_KEY'))", needs, "open")
-    assert out == [f"True {KEY if with_provider else None}"]
+    out = run(
+        site, f"print(reach('localhost', {upstream.port}), os.environ.get('EXAMPLE_KEY', '')[::-1])", needs, "open"
+    )
+    assert out == [f"True {KEY[::-1] if with_provider else ''}"]
 
 
 def test_without_isolation_an_agent_asks_its_provider_itself(site: AgentSite, upstream: up.Upstream) -> None:

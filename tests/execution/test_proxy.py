@@ -21,8 +21,9 @@ import pytest
 from evopolicy.execution import agent_network, proxy_rules
 from evopolicy.execution import proxy as proxies
 from evopolicy.execution.proxy import Proxy
+from evopolicy.execution.proxy_log import LOG, ProxyLog
 from evopolicy.execution.proxy_rules import checked_body
-from evopolicy.execution.proxy_usage import LOG, ProxyLog, UsageReader, tokens
+from evopolicy.execution.proxy_usage import UsageReader, tokens
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentLimits, Provider
 from tests.execution import upstream as up
@@ -380,16 +381,16 @@ def test_too_many_requests_at_once_are_told_to_come_back(
 def test_what_came_after_the_last_line_of_the_log_is_spent_in_the_next_attempt_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.execution.proxy_usage.MAX_LINES", 2)
+    monkeypatch.setattr("evopolicy.execution.proxy_log.MAX_LINES", 2)
     for name in ("attempt-1", "attempt-2"):
         (tmp_path / name).mkdir()
-    first = ProxyLog(tmp_path / "attempt-1")
+    first = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
     for _ in range(5):
-        assert first.begin(None, None) == ""
+        assert first.begin() == ""
         first.write({"input_tokens": 10, "output_tokens": 1})
         first.write({"refused": "limit"})
     assert len((tmp_path / "attempt-1" / LOG).read_text().splitlines()) == 2
-    second = ProxyLog(tmp_path / "attempt-2")
+    second = ProxyLog(tmp_path / "attempt-2", NO_LIMITS)
     assert (second.requests, second.tokens) == (first.requests, first.tokens) == (5, 55)
 
 

@@ -1,0 +1,157 @@
+"""The proxy's log: a line for each request, and what this attempt and all attempts of the Run have spent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from evopolicy.execution.proxy_usage import counted
+from evopolicy.kernel.ports import AgentLimits, Served
+from evopolicy.kernel.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.transcript import TOKENS, ErrorKind, Usage
+
+MAX_LINES = 100_000
+LOG = "proxy.jsonl"
+MORE = "proxy_more.json"
+"""What the requests spent that have no line of their own."""
+_KINDS = (*TOKENS, "reasoning_tokens")
+
+
+class ProxyLog:
+    """One JSON line a request, in `proxy.jsonl`; what was spent, against the Run's limits."""
+
+    def __init__(self, folder: Path, limits: AgentLimits, prices: PriceTable = NO_PRICES) -> None:
+        """`folder` is one attempt's; what its neighbours' logs count as spent is spent."""
+        self._lock = threading.Lock()
+        self._path = folder / LOG
+        self._limits = limits
+        self._prices = prices
+        self._lines = 0
+        self.requests = 0
+        """Over all attempts, as are the next two."""
+        self.tokens = 0
+        self.cost_usd = 0.0
+        self._own = dict.fromkeys(_KINDS, 0)
+        self._own_requests = 0
+        self._own_cost = 0.0
+        self._priced = True
+        self._estimated = False
+        self._trouble: ErrorKind = ""
+        self._over: Literal["", "requests", "tokens", "cost"] = ""
+        self._responses: dict[str, int] = {}
+        # The agent's home lies beside the attempts: nothing in it is a log.
+        for path in folder.parent.glob(f"attempt-*/{LOG}"):
+            self._add_earlier(path)
+        for path in folder.parent.glob(f"attempt-*/{MORE}"):
+            more = _more(path)
+            self.requests += int(more["requests"])
+            self.tokens += int(more["tokens"])
+            self.cost_usd += more["cost_usd"]
+        self._more = _more(folder / MORE)
+
+    def _add_earlier(self, path: Path) -> None:
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # the line a killed Host was writing
+            if isinstance(entry, dict) and "refused" not in entry:
+                self.requests += 1
+                self.tokens += _all(entry)
+                self.cost_usd += self._cost(entry) or 0.0
+
+    def _cost(self, entry: Mapping[str, Any]) -> float | None:
+        """US dollars; None where its model has no price."""
+        price = self._prices.price(str(entry.get("model", "")))
+        return price.cost({kind: counted(entry, kind) for kind in TOKENS}) if price is not None else None
+
+    def begin(self) -> str:
+        """Count one request that is passed on; '' or, where it may not be, the sentence why."""
+        limits = self._limits
+        with self._lock:
+            if limits.requests is not None and self.requests >= limits.requests:
+                self._over = "requests"
+                return f"this Run's {limits.requests} requests to its provider are used up (session.limits.requests)."
+            if limits.tokens is not None and self.tokens >= limits.tokens:
+                self._over = "tokens"
+                return f"this Run's {limits.tokens} tokens are used up (session.limits.tokens)."
+            if limits.cost_usd is not None and self.cost_usd >= limits.cost_usd:
+                self._over = "cost"
+                return f"this Run's {limits.cost_usd:g} US dollars are used up (session.limits.cost_usd)."
+            self.requests += 1
+            self._own_requests += 1
+            return ""
+
+    def write(self, entry: Mapping[str, Any], trouble: ErrorKind | None = None) -> None:
+        """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request.
+
+        `trouble`: how the provider failed, '' where it did not; None: this request tells nothing of it.
+        """
+        with self._lock:
+            spent, cost = _all(entry), self._cost(entry)
+            self._count(entry, spent, cost)
+            if trouble is not None:
+                self._trouble = trouble
+            self._lines += 1
+            try:
+                if self._lines > MAX_LINES:
+                    raise OSError("the log is full")
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({**entry, "trouble": trouble} if trouble else entry) + "\n")
+            except OSError:
+                if "refused" not in entry:
+                    self._add_more(spent, cost or 0.0)
+
+    def _count(self, entry: Mapping[str, Any], spent: int, cost: float | None) -> None:
+        self.tokens += spent
+        self.cost_usd += cost or 0.0
+        self._own_cost += cost or 0.0
+        self._priced = self._priced and (cost is not None or not spent)
+        self._estimated = self._estimated or bool(entry.get("estimated"))
+        for kind in _KINDS:
+            self._own[kind] += counted(entry, kind)
+        response = entry.get("response")
+        if response and (response in self._responses or len(self._responses) < MAX_LINES):
+            self._responses[response] = self._responses.get(response, 0) + spent
+
+    def _add_more(self, spent: int, cost: float) -> None:
+        more = self._more
+        self._more = {
+            "requests": more["requests"] + 1,
+            "tokens": more["tokens"] + spent,
+            "cost_usd": more["cost_usd"] + cost,
+        }
+        whole = self._path.with_name(f"{MORE}.new")
+        with contextlib.suppress(OSError):
+            whole.write_text(json.dumps(self._more))
+            whole.replace(self._path.with_name(MORE))
+
+    def served(self, *, seen: bool = True) -> Served:
+        """What this attempt's agent was served so far. Not `seen`: its requests and answers pass by unread."""
+        with self._lock:
+            usage = Usage()
+            if seen:
+                cost = round(self._own_cost, 6) if self._priced and self._own_cost else None
+                usage = Usage(
+                    **self._own, cost_usd=cost, cost_is_estimate=cost is not None, requests=self._own_requests
+                )
+            return Served(usage, self._estimated or not seen, self._trouble, self._over, dict(self._responses))
+
+
+def _all(entry: Mapping[str, Any]) -> int:
+    return sum(counted(entry, kind) for kind in TOKENS)
+
+
+def _more(path: Path) -> dict[str, float]:
+    more: Any = None
+    with contextlib.suppress(OSError, ValueError):
+        more = json.loads(path.read_bytes())
+    cost = more.get("cost_usd") if isinstance(more, dict) else None
+    return {
+        **{name: counted(more, name) for name in ("requests", "tokens")},
+        "cost_usd": cost if isinstance(cost, int | float) and 0 <= cost < 1e9 else 0.0,
+    }
