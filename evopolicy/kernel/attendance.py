@@ -126,13 +126,14 @@ def joined_usage(said: Usage, served: Served | None) -> Usage:
     merged = msgspec.to_builtins(said if told else served.usage)
     if not told:
         merged |= {"cost_usd": said.cost_usd, "cost_is_estimate": said.cost_is_estimate}
-    return msgspec.convert({**merged, "requests": served.usage.requests}, Usage)
+    requests = said.requests if served.usage.requests is None else served.usage.requests
+    return msgspec.convert({**merged, "requests": requests}, Usage)
 
 
 def unexplained(transcript: Transcript, served: Served | None) -> int | None:
     """Tokens of requests that `transcript` does not tell of; None where one of the two does not count them."""
-    if served is None or not transcript.completed:
-        return None
+    if served is None or served.usage.output_tokens is None or not transcript.completed:
+        return None  # what passes through a tunnel is not counted
     if transcript.response_ids:
         told = set(transcript.response_ids)
         return sum(tokens for response, tokens in served.responses.items() if response not in told)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -19,9 +19,7 @@ from evopolicy.kernel.attendance import (
     attend,
     is_unexplained,
 )
-from evopolicy.kernel.benchmark import EpisodeSpec, Split
-from evopolicy.kernel.errors import AgentError, EvoPolicyError, ExecutionError, RecordError
-from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
+from evopolicy.kernel.errors import AgentError, EvoPolicyError, RecordError
 from evopolicy.kernel.failures import (
     AUTHENTICATION,
     ENGINE_FAULT,
@@ -34,18 +32,18 @@ from evopolicy.kernel.failures import (
     restarts,
     spoils,
 )
-from evopolicy.kernel.journal import Event, Journal
-from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer, Progress
+from evopolicy.kernel.journal import Journal
+from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.program import link_program
 from evopolicy.kernel.record import Run, RunRecord, load_run, read_record, write_record
+from evopolicy.kernel.result import Grading, complete, has_ended
 from evopolicy.kernel.secrets import NO_SECRETS, Masker, mask_files
-from evopolicy.kernel.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.session import Session, SessionSite
-from evopolicy.kernel.state import Ledger, ResultState, RunState
+from evopolicy.kernel.state import Ledger, RunState
 from evopolicy.kernel.stream import joined, read_transcript, write_transcript
-from evopolicy.kernel.submission import read_graded, write_graded
 from evopolicy.kernel.transcript import Transcript, tool_calls, turns
+from evopolicy.kernel.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def run(plan: RunPlan) -> Run:
     started, and RecordError where the disk fails or the folder holds another Run. The Run then stays resumable and
     nothing is lost.
     """
-    watch = _Watch(plan.observers)
+    watch = Watch(plan.observers)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
         journal = Journal(plan.folder, watch.event, plan.mask.value)
@@ -86,7 +84,7 @@ def run(plan: RunPlan) -> Run:
             _open(plan, ledger, journal)
             if ledger.state.candidates is None:
                 _session(plan, ledger, watch)
-            _result(plan, ledger, watch)
+            complete(_grading(plan), ledger, watch)
             watch.progress("done", 0, 0)
         finally:
             journal.close()
@@ -109,20 +107,20 @@ def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
         raise RecordError(
             f"{plan.folder.name}: holds the Run {record.key[:12]}, not {plan.record.key[:12]}; use another folder"
         )
-    if record.result_key != plan.record.result_key or not _ended(plan, ledger.state):
+    if record.result_key != plan.record.result_key or not has_ended(plan.record, ledger.state):
         # The record follows the newest config: selection and Assessment may have been set anew, or back.
         write_record(plan.folder, record.followed_by(plan.record))
         ledger.append("resumed", result=plan.record.result_key)
 
 
-def _ended(plan: RunPlan, state: RunState) -> bool:
-    return state.results.get(plan.record.result_key, ResultState()).ended
+def _grading(plan: RunPlan) -> Grading:
+    return Grading(plan.record, plan.folder, plan.site.bench, plan.site.pool, plan.site.store)
 
 
 # --- Session and handoff -----------------------------------------------------------------------------------------
 
 
-def _session(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
+def _session(plan: RunPlan, ledger: Ledger, watch: Watch) -> None:
     watch.state = lambda: ledger.state
     session = Session(plan.site, ledger, lambda done, total: watch.progress("session", done, total))
     try:
@@ -217,147 +215,3 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
     if is_unexplained(state.unexplained_tokens, state.usage):
         reasons.append(UNEXPLAINED)
     ledger.append("handoff", candidates=candidates, reasons=reasons)
-
-
-# --- Validation, selection, Assessment -----------------------------------------------------------------------------
-
-
-def _result(plan: RunPlan, ledger: Ledger, watch: _Watch) -> None:
-    key = plan.record.result_key
-    if _ended(plan, ledger.state):
-        return
-    watch.state = lambda: ledger.state
-    known = ledger.state.results.get(key, ResultState())
-    digest = known.selected
-    if digest is None:
-        digest, submission = _select(plan, ledger, watch)
-        ledger.append("selected", result=key, program=digest, submission=submission)
-    if known.assessment is None:
-        watch.progress("assessment", 0, len(plan.site.pool.assessment))
-        measured, seconds = _measure(plan, ledger, watch, "assessment", digest)
-        ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
-    reasons = ledger.state.handoff_reasons
-    ledger.append("ended", result=key, valid=not any(map(spoils, reasons)), reasons=list(reasons))
-    watch.progress("done", 0, 0)
-
-
-def _select(plan: RunPlan, ledger: Ledger, watch: _Watch) -> tuple[str, int | None]:
-    """Digest and number of the selected Submission; the initial Program and None where nothing was published."""
-    state = ledger.state
-    submissions = [s for s in state.published if s.id in (state.candidates or ())]
-    if not submissions:
-        return plan.record.initial_program, None
-    config = plan.record.selection
-    programs = list(dict.fromkeys(s.program for s in submissions)) if config.needs_validation else []
-    validated: dict[str, Measurement] = {}
-    total = len(programs) * len(plan.site.pool.validation)
-    for number, program in enumerate(programs):
-        watch.offset, watch.total = number * len(plan.site.pool.validation), total
-        validated[program] = _validate(plan, ledger, watch, program)
-    watch.offset = watch.total = 0
-    named = {number: place for place, number in enumerate(state.named)}
-    candidates = [
-        Candidate(s.id, s.program, s.score or 0.0, validated.get(s.program), named.get(s.id)) for s in submissions
-    ]
-    chosen = select(candidates, config)
-    return chosen.program, chosen.submission
-
-
-def _validate(plan: RunPlan, ledger: Ledger, watch: _Watch, program: str) -> Measurement:
-    key = plan.record.result_key
-    known = ledger.state.results.get(key, ResultState()).validation.get(program)
-    if known is not None:
-        return known
-    measured, seconds = _measure(plan, ledger, watch, "validation", program)
-    ledger.append("validated", result=key, program=program, measurement=_plain(measured), wall_seconds=seconds)
-    return measured
-
-
-def _measure(
-    plan: RunPlan, ledger: Ledger, watch: _Watch, split: Literal["validation", "assessment"], program: str
-) -> tuple[Measurement, float]:
-    """Measure `program` on `split`. Episodes measured before, by a killed Host or under another rule, are not rerun."""
-    started = time.monotonic()
-    episodes = plan.site.pool.validation if split == "validation" else plan.site.pool.assessment
-    path = graded_path(plan.folder, split, program)
-    known = {graded.outcome.index: graded for graded in read_graded(path)}
-    missing = [episode for episode in episodes if episode.index not in known]
-    if missing:
-        fresh = _evaluate(plan, ledger, watch, split, program, missing, len(episodes))
-        known.update({graded.outcome.index: graded for graded in fresh})
-        write_graded(path, [known[index] for index in sorted(known)])
-    graded = [known[episode.index] for episode in episodes]
-    failed = sum(failure_counts([one.outcome for one in graded]).values())
-    return measure([one.score for one in graded], failed), round(time.monotonic() - started, 3)
-
-
-def graded_path(folder: Path, split: Split, program: str) -> Path:
-    """Where the Episodes of a Program on a private split lie inside a Run's folder."""
-    return folder / "evaluations" / split / f"{program}.jsonl"
-
-
-def _evaluate(
-    plan: RunPlan,
-    ledger: Ledger,
-    watch: _Watch,
-    split: Literal["validation", "assessment"],
-    program: str,
-    episodes: Sequence[EpisodeSpec],
-    total: int,
-) -> tuple[Graded, ...]:
-    bench = plan.site.bench
-    before = total - len(episodes)
-    try:
-        evaluation = evaluate_program(
-            bench.executor,
-            bench.benchmark,
-            plan.site.store.folder(program),
-            episodes,
-            retries=bench.episode_retries,
-            progress=lambda done: watch.progress(split, before + done, total),
-        )
-    except EvoPolicyError as error:
-        ledger.append("fault", where=split, program=program, message=str(error)[:2_000])
-        raise ExecutionError(
-            f"{split} of Program {program[:12]} cannot be completed: {error}; the Run is kept: run the command again"
-        ) from error
-    return evaluation.graded
-
-
-def _plain(measurement: Measurement) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(measurement)
-    return plain
-
-
-# --- observers -----------------------------------------------------------------------------------------------------
-
-
-class _Watch:
-    """Tells the observers; what they raise is dropped."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
-        self.state: Callable[[], RunState] = RunState
-        self.offset = 0
-        self.total = 0
-        """Where Validation counts over several Programs: what came before this one, and all of it."""
-
-    def event(self, event: Event) -> None:
-        for observer in self._observers:
-            _quietly(observer.on_event, event)
-
-    def progress(
-        self, phase: Literal["starting", "session", "validation", "assessment", "done"], done: int, total: int
-    ) -> None:
-        published = self.state().published
-        best = max((s.score for s in published if s.score is not None), default=None)
-        progress = Progress(phase, self.offset + done, self.total or total, len(self.state().submissions), best)
-        for observer in self._observers:
-            _quietly(observer.on_progress, progress)
-
-
-def _quietly(function: Callable[[Any], None], argument: Mapping[str, Any] | Progress) -> None:
-    try:
-        function(argument)
-    except Exception:
-        pass

@@ -16,7 +16,7 @@ from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentIdentity
 from evopolicy.kernel.program import Program, ProgramStore, capture, link_program
 from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
-from evopolicy.kernel.run import graded_path
+from evopolicy.kernel.result import graded_path
 from evopolicy.kernel.selection import SelectionConfig, measure
 from evopolicy.kernel.submission import OUTCOMES, submission_folder, write_graded
 from evopolicy.kernel.sweep import Cell, Sweep, sweep_folder, write_sweep

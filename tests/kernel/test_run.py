@@ -20,7 +20,8 @@ from evopolicy.kernel.journal import Journal
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import Progress
 from evopolicy.kernel.record import Run, load_run
-from evopolicy.kernel.run import graded_path, run
+from evopolicy.kernel.result import graded_path
+from evopolicy.kernel.run import run
 from evopolicy.kernel.selection import SelectionConfig
 from evopolicy.kernel.submission import read_graded
 from tests.kernel.bench import (
