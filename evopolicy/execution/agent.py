@@ -215,6 +215,7 @@ class LocalAgentLauncher:
             "report": agent_bubblewrap.REPORT_FD,
             "port": agent_bubblewrap.PORT if with_proxy else 0,
             "proxy": str(agent_bubblewrap.PROXY),
+            "processes": agent_bubblewrap.processes(),
             "argv": list(start.invocation.argv),
             "environment": self._environment(start, site),
             "folder": str(agent_bubblewrap.WORKSPACE),

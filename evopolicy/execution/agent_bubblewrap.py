@@ -6,6 +6,9 @@ has asked to be readable.
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +26,8 @@ PORT = 8100
 USER = 1000
 TEMPORARY_BYTES = 1 << 30
 """Of /tmp and of /dev/shm, each."""
+PROCESSES = 4096
+"""At once, threads included."""
 REPORT_FD, FILTER_FDS = 3, (4, 5)
 """Descriptors `bwrap` is started with: where the sandbox's first process reports, and the filters."""
 KEPT = ("TASK.md", "feedback", "skills", ".evopolicy")
@@ -81,6 +86,16 @@ def filters() -> tuple[bytes, bytes]:
     rules = [Rule(name, ALLOW, 0, families) for name in ("socket", "socketpair")]
     rules += [Rule("clone", EPERM, 0, (_NEW_USER,), _NEW_USER, ALLOW), Rule("clone3", ENOSYS)]
     return seccomp.agent_filter(True), seccomp.assemble(rules, ALLOW)
+
+
+def processes() -> int:
+    """How many processes an agent may have at once; 0 where there is no bound.
+
+    The kernel holds none against root, in whatever namespace, and until 5.14 counted all of a user's on the machine.
+    """
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    known = found is not None and (int(found[1]), int(found[2])) >= (5, 14)
+    return PROCESSES if known and os.geteuid() != 0 else 0
 
 
 def shell() -> str:

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -62,6 +63,8 @@ def _start(plan: dict[str, object]) -> int:
         os.setsid()
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Ignored by Python, and by whatever it would execute so.
             signal.signal(number, signal.SIG_DFL)
+        if most := plan["processes"]:
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # type: ignore[arg-type]
         argv, environment, folder = plan["argv"], plan["environment"], plan["folder"]
         os.chdir(str(folder))
         os.execvpe(argv[0], argv, environment)  # type: ignore[index, arg-type]
