@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,12 +22,14 @@ import yaml
 from evopolicy.agents import load_agent
 from evopolicy.agents.chat.integration import AGENT_VARIABLE, Chat
 from evopolicy.agents.contract import AgentContract, check_agent
-from evopolicy.agents.scripts.chat_api import Answer
-from evopolicy.agents.scripts.chat_history import fenced_calls, parsed, split_thoughts
+from evopolicy.agents.scripts.chat_api import Answer, Call
+from evopolicy.agents.scripts.chat_history import History, fenced_calls, parsed, split_thoughts
 from evopolicy.agents.scripts.chat_schema import TOOLS, Mistaken, checked, schemas
 from evopolicy.agents.scripts.chat_tools import HeadTail, Toolbox
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import AgentTask
+from evopolicy.kernel.record import load_run
+from evopolicy.kernel.stream import load_transcripts
 from evopolicy.kernel.transcript import Transcript
 
 CONF = Path(__file__).parents[2] / "conf" / "agent" / "chat.yaml"
@@ -543,6 +546,8 @@ def test_passing_errors_are_tried_again_and_told(place: Place) -> None:
         (Refused(404, "no such model"), "other", 1),
         (Refused(307, "elsewhere", {"Location": "/v1/other"}), "other", 1),
         (Refused(400, "This model's maximum context length is 4096 tokens", code="x"), "context", 1),
+        (Refused(413), "context", 1),
+        (Refused(400, "the request exceeds the available context size"), "context", 1),
         (Broken(), "network", 3),
         (Said("I will not.", finish="content_filter"), "refusal", 1),
     ],
@@ -588,6 +593,21 @@ def test_the_oldest_outputs_are_dropped_when_the_server_counts_too_many_tokens(p
     assert results[-1].endswith("[exit code 0]"), "the newest is whole"
     assert sum("dropped" in result for result in results) == compaction["outputs"]
     assert "2000\n[exit code 0]" in done.transcript.steps[2].calls[0].result, "the transcript keeps all"
+
+
+def test_an_output_can_be_cut_again_and_the_count_stays_true(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.jsonl", native=True, return_reasoning=True)
+    history.append("user", "Go.")
+    history.append_answer(Answer(), [Call("1", "read", "{}")])
+    history.append("tool", "x" * 9000, id="1", name="read")
+    assert history.compact(0) == (1, 7000), "the newest keeps more"
+    history.append_answer(Answer(), [Call("2", "read", "{}")])
+    assert history.compact(0) == (1, 1600)
+    assert history.entries[2]["text"] == "x" * 400 + "\n[8600 more characters were dropped here to make room]"
+    assert history.compact(0) == (0, 0)
+    again = History(history.path, native=True, return_reasoning=True)
+    assert again.load() and again.entries == history.entries
+    assert [call.id for call in again.pending()] == ["2"]
 
 
 TOO_LONG = Refused(400, "Please reduce the length: maximum context length is 8192 tokens")
@@ -737,6 +757,66 @@ def test_an_edit_is_exact_or_refused(tools: Toolbox) -> None:
         result = tools.use("edit", {"path": "new/a.py", **change})
         assert result.failed and said in result.text
     assert file.read_bytes() == b"x = 1\r\ny = 2\n"
+
+
+# --- the real thing ----------------------------------------------------------------------------------------------
+
+GAINS = ("(0, 0, 1, 0)", "(0.1, 0.3, 1.0, 0.7)")
+"""Of a weak and of a perfect linear controller."""
+POLICY = """import numpy as np
+
+class P:
+    def act(self, observation):
+        return int(np.dot({}, observation) > 0)
+
+def make_policy(context):
+    return P()
+"""
+
+
+def written(gains: str) -> tuple[str, dict[str, Any]]:
+    return ("edit", {"path": "program/policy.py", "content": POLICY.format(gains)})
+
+
+@pytest.mark.slow
+def test_a_run_in_its_sandbox_resumes_and_ends_with_a_perfect_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bwrap is not installed")
+    monkeypatch.setenv("CHAT_TEST_KEY", "sk-test-0123456789abcdef")
+    measure = ("submit", {"episodes": "0:4"})
+    server = Server(
+        [
+            Said("", [("read", {"path": "TASK.md"}), ("shell", {"command": "env"})], reasoning="First the task."),
+            Said("", [written(GAINS[0]), measure]), Refused(503), Said("", [("feedback", {})]),
+            Said("", [written(GAINS[1]), measure]), FINISH,
+        ]
+    )  # fmt: skip
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    command = [
+        sys.executable, "-m", "evopolicy.cli.main", "agent=chat", "agent.model=m-1", f"agent.base_url={server.url}",
+        "agent.key_variable=CHAT_TEST_KEY", "agent.retries=0", "session.backoff_seconds=0.1", "benchmark=cartpole",
+        "protocol=smoke", "tracking=off", "execution.isolation=bubblewrap", f"output={tmp_path}",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("runs/cartpole/chat/*")
+    run = load_run(folder)
+    assert run.valid and run.result.assessment and run.result.assessment.mean == 500
+    first, second = load_transcripts(folder)
+    assert (first.error_kind, second.completed) == ("overload", True)
+    assert first.session_id == second.session_id
+    assert [step.submission for step in (*first.steps, *second.steps) if step.submission] == [1, 2]
+    assert (run.state.usage["input_tokens"], run.state.usage["output_tokens"]) == (500, 50), "what the server served"
+    assert run.state.unexplained_tokens in (None, 0)
+    assert server.keys == ["Bearer sk-test-0123456789abcdef"] * 6
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"sk-test-0123456789" in path.read_bytes()]
+    assert kept == []
 
 
 # --- config and stream -------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ PROGRESS_SECONDS = 30.0
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 _CONTEXT = re.compile(
     r"context.{0,3}(length|window|size)|maximum context|max_model_len|too many tokens|prompt is too long"
-    r"|input.{0,20}(too long|exceeds)|exceeds? the.{0,30}context|string_above_max_length",
+    r"|input.{0,40}(too long|exceeds)|exceeds? the.{0,30}context|string_above_max_length",
     re.IGNORECASE,
 )
 
@@ -281,7 +281,7 @@ def _meaning(status: int | None, words: str, code: str) -> tuple[str, bool]:
     if status == 429 or (status is None and re.search("rate.?limit", words, re.IGNORECASE)):
         spent = code in ("insufficient_quota", "billing_hard_limit_reached")
         return ("authentication", False) if spent else ("rate_limit", True)
-    if status in (400, 413, 422, 500, None) and _CONTEXT.search(words):
+    if status == 413 or (status in (400, 422, 500, None) and _CONTEXT.search(words)):
         return "context", False
     if status in (401, 402) or (status == 403 and "EvoPolicy:" not in words):
         return "authentication", False

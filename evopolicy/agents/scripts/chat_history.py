@@ -26,7 +26,8 @@ class History:
     """Messages in order, each as an object: `role`, `text`, and what the role needs.
 
     An `assistant` has `calls` (id, name, arguments as written) and, where given, `reasoning` with its
-    `reasoning_key`; a `tool` has the `id` of its call, its `name` and, once made smaller, `dropped` characters.
+    `reasoning_key`; a `tool` has the `id` of its call, its `name` and, once made smaller, how many characters of it
+    are `kept` and `dropped`.
     """
 
     path: Path
@@ -147,13 +148,14 @@ class History:
 
 
 def _cut(entry: dict[str, Any], kept: int) -> int:
-    """Cut a tool's output to its head; how many characters went."""
-    if entry["role"] != "tool" or entry.get("dropped") or len(entry["text"]) <= kept + 100:
+    """Cut a tool's output to its head; how many characters went. One that was cut before may be cut again."""
+    whole = int(entry.get("kept", len(entry["text"])))
+    if entry["role"] != "tool" or whole <= kept + 100:
         return 0
-    gone = len(entry["text"]) - kept
-    entry["text"] = entry["text"][:kept] + f"\n[{gone} more characters were dropped here to make room]"
-    entry["dropped"] = gone
-    return gone
+    dropped = entry.get("dropped", 0) + whole - kept
+    note = f"\n[{dropped} more characters were dropped here to make room]"
+    entry.update(text=entry["text"][:kept] + note, kept=kept, dropped=dropped)
+    return whole - kept
 
 
 def _native_call(call: Mapping[str, str]) -> dict[str, Any]:

@@ -91,9 +91,9 @@ class Toolbox:
                 return Result(self._read(known["path"], known.get("first_line"), known.get("last_line")))
             return Result(self._edit(**known))
         except Mistaken as error:
-            return Result(str(error), failed=True)
+            return Result(bounded(str(error), self.output_bytes), failed=True)
         except (OSError, ValueError) as error:
-            return Result(f"{name}: {error}", failed=True)
+            return Result(bounded(f"{name}: {error}", self.output_bytes), failed=True)
 
     # --- shell -------------------------------------------------------------------------------------------------
 
