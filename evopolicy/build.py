@@ -166,7 +166,7 @@ def run_folder(config: RunConfig, record: RunRecord) -> Path:
 def _record(config: RunConfig, parts: _Parts) -> RunRecord:
     """What is known before an engine is started: its isolation and versions are still to come."""
     spec, reference = parts.benchmark.spec, parts.benchmark.reference
-    secret = hashlib.sha256(b"evopolicy/pool-secret/1" + parts.secret).hexdigest() if parts.secret else ""
+    secret = secret_digest(parts.secret)
     key = digest("evopolicy/cell/1", _cell_key(config, parts, secret))
     pool = config.pool
     result = [key, _plain(config.selection), pool.validation, pool.assessment]
@@ -196,6 +196,11 @@ def _record(config: RunConfig, parts: _Parts) -> RunRecord:
         skills=parts.skills,
         config=_plain(config),
     )
+
+
+def secret_digest(secret: bytes) -> str:
+    """What a record holds of the pool's secret; '' for none."""
+    return hashlib.sha256(b"evopolicy/pool-secret/1" + secret).hexdigest() if secret else ""
 
 
 def _cell_key(config: RunConfig, parts: _Parts, secret_digest: str) -> list[Any]:

@@ -15,7 +15,7 @@ from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AGENT_NETWORKS, AgentLimits, Limits
-from evopolicy.kernel.prices import PriceTable
+from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.record import FeedbackConfig
 from evopolicy.kernel.selection import SelectionConfig
 
@@ -160,7 +160,6 @@ class RunConfig:
     feedback: FeedbackConfig
     prompt: PromptConfig
     session: SessionConfig
-    prices: PriceTable
     execution: ExecutionConfig
     tracking: TrackingConfig
     seed: int
@@ -171,6 +170,8 @@ class RunConfig:
     """The suite this cell came from, '' for none."""
     axes: Mapping[str, str]
     """Swept settings other than agent, Benchmark and seed."""
+    prices: PriceTable = NO_PRICES
+    """What a cost is estimated by. Records from before there were any have none."""
 
     def __post_init__(self) -> None:
         self.budget.check_against(self.pool.training)

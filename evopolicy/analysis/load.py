@@ -182,7 +182,9 @@ def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
     files: list[EpisodeFile] = []
     unreadable: list[Unreadable] = []
     for path, split, program, submission in paths:
+        # Only a regrade measures the others on purpose; elsewhere they are what another rule had selected.
         other = split == "assessment" and run.result.assessment and program != run.result.selected
+        other = other and not run.record.parent
         if other or not path.is_file():
             continue
         try:

@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "table": ("table", "sweep=NAME | source=FOLDER", "the rank table of a sweep or of any Runs"),
     "status": ("status", "[sweep=NAME]", "what is running, from another terminal"),
     "resume": ("resume", "sweep=NAME | source=RUN", "go on with an interrupted sweep or Run"),
+    "regrade": ("regrade", "sweep=NAME pool.assessment=64", "evaluate archived Programs again, with no agent"),
     "evaluate": ("evaluate", "program=DIR benchmark=NAME", "measure a Program without an agent"),
     "ui": ("tracking", "[sweep=NAME]", "open MLflow on the result"),
     "track": ("tracking", "source=FOLDER", "rebuild MLflow from records"),

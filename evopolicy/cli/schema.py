@@ -89,6 +89,8 @@ def _twin_fields(cls: type) -> list[tuple[str, Any, Any]]:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
+    if dataclasses.is_dataclass(field.default):
+        return dataclasses.field(default=MISSING)  # a group: its values are the YAML's
     if field.default is not dataclasses.MISSING:
         return dataclasses.field(default=field.default)
     if field.default_factory is not dataclasses.MISSING:

@@ -109,6 +109,8 @@ class RunRecord:
     """Digest of each skill's files, by its name in the workspace."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The whole resolved config; no secret's value."""
+    parent: str = ""
+    """Result key of the Run whose Programs this one grades again, with no agent; '' for a Run of its own."""
     other_rules: Mapping[str, ResultRule] = field(default_factory=dict)
     """By result key: the rules under which the Run has been given a result as well."""
 

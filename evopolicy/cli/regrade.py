@@ -1,0 +1,124 @@
+"""`evopolicy regrade`: archived Programs evaluated again, with no agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from evopolicy import regrade as regrading
+from evopolicy.analysis import find_runs
+from evopolicy.build import run_folder
+from evopolicy.cli.options import OUTPUT, output_of, sweep_of
+from evopolicy.cli.summary import print_table
+from evopolicy.cli.text import clean, number, plural
+from evopolicy.kernel.errors import ConfigError, EvoPolicyError, RecordError, did_you_mean
+from evopolicy.kernel.record import Run
+from evopolicy.kernel.regrade import PrivateSplit
+from evopolicy.kernel.values import digest
+
+_OWN = ("source", "sweep", "output", "name", "splits")
+FOLDER = "regrades"
+"""Under the output folder."""
+
+
+def regrade(words: Sequence[str]) -> int:
+    """`sweep=NAME` or `source=` folders, `name=`, `splits=` (validation,assessment), and what is to be set anew:
+    `pool.assessment=64`, `selection=validation_lcb`, `execution.workers=2`.
+    """
+    options, changes = _read(words)
+    found = find_runs(*_sources(options))
+    splits = _splits(options.get("splits", ",".join(regrading.SPLITS)))
+    output = Path(options.get("output", OUTPUT))
+    name = options.get("name") or digest("evopolicy/regrade-name/1", [changes, list(splits)])[:8]
+    runs = [run for run in found if run.state.candidates is not None and not run.record.parent]
+    if not runs:
+        raise RecordError("regrade: the source holds no Run that has handed off its candidates")
+    earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
+    measured = regrading.Measured.of([*runs, *earlier])
+    failed = 0
+    for place, run in enumerate(runs, 1):
+        try:
+            again = _again(run, changes, output / FOLDER / name, output, splits, measured)
+        except EvoPolicyError as error:
+            failed += 1
+            print(f"[{place}/{len(runs)}] {_title(run)}: {clean(str(error), 500)}", flush=True)
+            continue
+        measured.add(again)
+        print(f"[{place}/{len(runs)}] {_title(run)}: {_change(run, again)}", flush=True)
+    print(f"\n{plural(len(runs) - failed, 'Run')} regraded in {output / FOLDER / name}\n")
+    if failed < len(runs):
+        print_table(output / FOLDER / name)
+    return 1 if failed else 0
+
+
+def _again(
+    run: Run,
+    changes: Mapping[str, Any],
+    root: Path,
+    output: Path,
+    splits: tuple[PrivateSplit, ...],
+    measured: regrading.Measured,
+) -> Run:
+    config = replace(regrading.regraded_config(run, changes), output=str(output))
+    record = regrading.regraded_record(run, config, splits)
+    place = run_folder(config, record).relative_to(output / "runs")
+    folder = root / place.with_name(f"s{record.seed}-{record.result_key[:8]}")
+    return regrading.regrade_run(run, config, folder, splits=splits, measured=measured)
+
+
+def _title(run: Run) -> str:
+    return clean(f"{run.record.entry} on {run.record.benchmark.slug}, seed {run.record.seed}")
+
+
+def _change(before: Run, after: Run) -> str:
+    def said(run: Run) -> str:
+        measured = run.result.assessment
+        if measured is None:
+            return "no result"
+        chosen = run.result.selected_submission
+        return f"{number(measured.mean)} ({f'Submission {chosen}' if chosen else 'the initial Program'})"
+
+    return f"{said(before)} -> {said(after)}"
+
+
+def _sources(options: Mapping[str, str]) -> list[Path]:
+    if ("sweep" in options) == ("source" in options):
+        raise ConfigError("regrade: name what to grade again, sweep=NAME or source=FOLDER, and only one of them")
+    if "sweep" in options:
+        return [sweep_of(output_of(options), options["sweep"])]
+    return [Path(source) for source in options["source"].split(",")]
+
+
+def _splits(text: str) -> tuple[PrivateSplit, ...]:
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in regrading.SPLITS:
+            raise ConfigError(f"splits: '{name}' is no private split.{did_you_mean(name, regrading.SPLITS)}")
+    return cast(tuple[PrivateSplit, ...], tuple(split for split in regrading.SPLITS if split in names))
+
+
+def _read(words: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The verb's own options, and what is to be set anew by config group."""
+    import yaml
+
+    options: dict[str, str] = {}
+    changes: dict[str, Any] = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign:
+            raise ConfigError(f"regrade: '{word}' is no option; write key=value")
+        group, _, name = key.partition(".")
+        if key in _OWN:
+            options[key] = value
+        elif group not in regrading.GROUPS:
+            raise ConfigError(f"regrade: there is no option '{key}'.{did_you_mean(key, [*_OWN, *regrading.GROUPS])}")
+        elif name:
+            before = changes.get(group, {})
+            if isinstance(before, str):
+                raise ConfigError(f"regrade: {group} is set as a whole and by its keys; set it one way")
+            changes[group] = {**before, name: yaml.safe_load(value)}
+        else:
+            changes[group] = value
+    return options, changes

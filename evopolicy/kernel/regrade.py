@@ -1,0 +1,109 @@
+"""Grading a Run's Programs again, with no agent: by another rule, on more or other Episodes, each on both splits.
+
+The new record is a Run of its own that names its parent. The agent's part of it is the parent's journal up to the
+handoff; the Episodes the parent has measured under the same conditions are taken over, not run again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.journal import JOURNAL, Journal, write_durably
+from evopolicy.kernel.ports import Observer
+from evopolicy.kernel.program import link_program
+from evopolicy.kernel.record import RECORD, Run, RunRecord, load_run, read_record, write_record
+from evopolicy.kernel.result import Grading, complete, graded_path, has_ended, measure_split
+from evopolicy.kernel.state import Ledger, ResultState
+from evopolicy.kernel.submission import read_graded, write_graded
+from evopolicy.kernel.values import canonical_json
+from evopolicy.kernel.watch import Watch
+
+_AGENTS_PART = ("submissions", "agent")
+PrivateSplit = Literal["validation", "assessment"]
+
+
+def lay_regrade(parent: Run, folder: Path, record: RunRecord) -> None:
+    """Make `folder` a Run's that has the agent's part of `parent` and `record`; one that is begun is left as it is.
+
+    Raises RecordError where the parent never handed off, or the folder holds another record.
+    """
+    if parent.state.candidates is None:
+        raise RecordError(f"{parent.folder.name}: has not handed off its candidates yet; finish the Run first")
+    if (folder / RECORD).exists():
+        if read_record(folder).result_key != record.result_key:
+            raise RecordError(f"{folder}: holds another record; name the regrade differently")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _AGENTS_PART:
+        if (parent.folder / name).exists() and not (folder / name).is_symlink():
+            (folder / name).symlink_to(os.path.relpath((parent.folder / name).resolve(), folder.resolve()))
+    write_durably(folder / JOURNAL, b"".join(canonical_json(event) + b"\n" for event in _agents_part(parent)))
+    write_record(folder, record)  # last: what has one is whole
+
+
+def _agents_part(parent: Run) -> list[dict[str, Any]]:
+    journal = [msgspec.json.decode(line) for line in (parent.folder / JOURNAL).read_bytes().splitlines(keepends=False)]
+    last = next(place for place, event in enumerate(journal) if event["event"] == "handoff")
+    return journal[: last + 1]
+
+
+def adopt(folder: Path, split: PrivateSplit, program: str, sources: Iterable[Path]) -> int:
+    """Take over the Episodes of `program` that files of other Runs have; returns how many were new.
+
+    Only files measured under the same conditions may be given.
+    """
+    path = graded_path(folder, split, program)
+    known = {graded.outcome.index: graded for graded in read_graded(path)}
+    before = len(known)
+    for source in sources:
+        for graded in read_graded(source):
+            known.setdefault(graded.outcome.index, graded)
+    if len(known) > before:
+        write_graded(path, [known[index] for index in sorted(known)])
+    return len(known) - before
+
+
+def regrade(grading: Grading, splits: Sequence[PrivateSplit], observers: Sequence[Observer] = ()) -> Run:
+    """Measure every published Program, and the initial one, on `splits`; then select and assess by the record's rule.
+
+    Goes on where it was cut. Raises ExecutionError where an Evaluation cannot be completed; nothing is lost then.
+    """
+    watch = Watch(observers)
+    journal = Journal(grading.folder, watch.event)
+    try:
+        ledger = Ledger(journal)
+        watch.state = lambda: ledger.state
+        if not has_ended(grading.record, ledger.state):
+            _measure_all(grading, ledger, watch, splits)
+            complete(grading, ledger, watch)
+    finally:
+        journal.close()
+    return load_run(grading.folder)
+
+
+def _measure_all(grading: Grading, ledger: Ledger, watch: Watch, splits: Sequence[PrivateSplit]) -> None:
+    programs = programs_of(grading.record, ledger)
+    for program in programs:
+        link_program(grading.folder, grading.store, program)
+    key = grading.record.result_key
+    for split in splits:
+        watch.total = len(programs) * len(getattr(grading.pool, split))
+        for number, program in enumerate(programs):
+            watch.offset = number * len(getattr(grading.pool, split))
+            measured, seconds = measure_split(grading, ledger, watch, split, program)
+            known = ledger.state.results.get(key, ResultState()).validation
+            if split == "validation" and program not in known:
+                plain = msgspec.to_builtins(measured)
+                ledger.append("validated", result=key, program=program, measurement=plain, wall_seconds=seconds)
+    watch.offset = watch.total = 0
+
+
+def programs_of(record: RunRecord, ledger: Ledger) -> list[str]:
+    """Digests of the initial Program and of every published one, once each, in the order they came."""
+    return list(dict.fromkeys([record.initial_program, *(s.program for s in ledger.state.published)]))
