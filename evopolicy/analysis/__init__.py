@@ -6,8 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evopolicy.analysis.code import CodeMeasures, measure_code
+    from evopolicy.analysis.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
+    from evopolicy.analysis.edits import edit_counts, size_counts
     from evopolicy.analysis.frames import Frames
     from evopolicy.analysis.load import Found, find_runs, load_frames
+    from evopolicy.analysis.normal_form import topology
     from evopolicy.analysis.published import published_scores
     from evopolicy.analysis.rank import rank_entries, rank_scores
     from evopolicy.analysis.render import render_csv, render_html, render_markdown, render_rich, render_text
@@ -17,15 +21,21 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CellScore": "scores",
+    "CodeMeasures": "code",
+    "DIAGNOSTIC_COLUMNS": "diagnostics",
+    "Diagnostics": "diagnostics",
     "EntryRank": "tables",
     "Found": "load",
     "Frames": "frames",
     "RandomCell": "reproduced",
     "RankTable": "tables",
     "check_comparable": "scores",
+    "diagnose": "diagnostics",
+    "edit_counts": "edits",
     "entry_ranks": "tables",
     "find_runs": "load",
     "load_frames": "load",
+    "measure_code": "code",
     "published_scores": "published",
     "random_row": "reproduced",
     "rank_entries": "rank",
@@ -37,19 +47,27 @@ _HOMES = {
     "render_random_row": "reproduced",
     "render_rich": "render",
     "render_text": "render",
+    "size_counts": "edits",
+    "topology": "normal_form",
 }
 
 __all__ = [
     "CellScore",
+    "CodeMeasures",
+    "DIAGNOSTIC_COLUMNS",
+    "Diagnostics",
     "EntryRank",
     "Found",
     "Frames",
     "RandomCell",
     "RankTable",
     "check_comparable",
+    "diagnose",
+    "edit_counts",
     "entry_ranks",
     "find_runs",
     "load_frames",
+    "measure_code",
     "published_scores",
     "random_row",
     "rank_entries",
@@ -61,6 +79,8 @@ __all__ = [
     "render_random_row",
     "render_rich",
     "render_text",
+    "size_counts",
+    "topology",
 ]
 
 
