@@ -52,9 +52,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "DIAGNOSTIC_COLUMNS",
     "CellScore",
     "CodeMeasures",
-    "DIAGNOSTIC_COLUMNS",
     "Diagnostics",
     "EntryRank",
     "Found",

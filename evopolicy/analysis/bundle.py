@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 ROOT = "policy.py"
 PARSE_CHARS = 400_000
-"""Characters of a bundle that are parsed; modules past them are taken as text (about 300 bytes of tree a character)."""
+"""Characters of a bundle that are parsed; modules past them are taken as text, for trees are large."""
 _DIFF_CELLS = 4_000_000_000
-"""Length times length up to which a difference is exact (half a second); above, order is left out of account."""
+"""Length times length up to which a difference is exact; above, order is left out of account."""
 
 
 @dataclass(frozen=True)
