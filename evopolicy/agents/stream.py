@@ -141,10 +141,11 @@ class Collected:
 
 
 _KINDS: tuple[tuple[ErrorKind, str], ...] = (
+    ("refusal", r"content.?filter"),  # an answer that a filter cut off is also said to be incomplete
     (
         "context",
         r"context.{0,3}(length|window)|context_length_exceeded|prompt is too long|too many tokens|maximum context"
-        r"|input.{0,20}(too long|exceeds)|string_above_max_length",
+        r"|input.{0,40}(too long|exceeds)|string_above_max_length",
     ),
     (
         "authentication",

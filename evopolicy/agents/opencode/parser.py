@@ -42,7 +42,8 @@ class _Reader:
             self.session = session
         match event:
             case {"type": "step_start", "part": dict()}:
-                self._open, self.reason = False, None
+                # It goes on, so that it has got over whatever came before: a context it has made smaller.
+                self._open, self.reason, self.error = False, None, None
             case {"type": "text", "part": {"text": str(text)}}:
                 self._message(line)
                 self._add(text=text)
