@@ -14,6 +14,8 @@ from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
 
 SYNTHETIC = "<synthetic>"
 """The model of messages it writes itself, to tell of an error."""
+BROKE_OFF = "the stream ended before the message did"
+"""Claude Code takes this for a success. The last message it had whole then called a tool, or there was none."""
 _KINDS: Mapping[str, ErrorKind] = {
     "authentication_failed": "authentication",
     "oauth_org_not_allowed": "authentication",
@@ -152,7 +154,8 @@ class _Reading:
         result = self.result
         refused = self.refused or result.get("stop_reason") == "refusal"
         if result.get("subtype") == "success" and result.get("is_error") is False and not refused:
-            return True, ""
+            said = result.get("stop_reason", "end_turn")
+            return (False, f"{BROKE_OFF} ({said})") if said in (None, "tool_use") else (True, "")
         self.refused = refused
         status = result.get("api_error_status")
         self.status = status if isinstance(status, int) else self.status

@@ -131,6 +131,8 @@ FAULTS: list[tuple[list[dict[str, Any]], str]] = [
     ([synthetic("Prompt is too long", "invalid_request"), failed("Prompt is too long", 400)], "context"),
     ([synthetic("It appears to violate our policy", "invalid_request", "refusal"), failed("violates")], "refusal"),
     ([says("msg_1", text("No.")), ended(stop_reason="refusal")], "refusal"),
+    ([says("msg_1", bash("toolu_1", "ls")), gave("toolu_1", ""), ended(stop_reason="tool_use", result="")], "network"),
+    ([ended(stop_reason=None, result="", modelUsage={})], "network"),
     ([failed("Reached maximum number of turns (2)", subtype="error_max_turns")], "other"),
 ]
 
