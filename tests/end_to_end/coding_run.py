@@ -49,6 +49,7 @@ def ran(
         "smoke",
         output=str(folder / "output"),
         benchmark="cartpole",
+        pool={"training": 4, "validation": 2, "assessment": 4},
         agent={**agent_settings(agent, server), **(options or {})},
         session={"retries": 2, "backoff_seconds": 0.01, **(session or {})},
         execution={"isolation": "bubblewrap", "agent_network": "proxy", "workers": 1},

@@ -39,7 +39,7 @@ SUBMITTED = 3
 
 
 @pytest.fixture(autouse=True)
-def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
 
 
@@ -69,12 +69,8 @@ def went_on(run: Run) -> None:
     ("agent", "fault"),
     [
         pytest.param("codex", status(429, after=2, times=1), marks=needs("codex"), id="codex-429"),
-        pytest.param("codex", Fault("malformed", after=2, times=1), marks=needs("codex"), id="codex-malformed"),
         pytest.param("codex", Fault("cut", after=2, times=1), marks=needs("codex"), id="codex-cut"),
         pytest.param("claude_code", status(529, after=2, times=1), marks=needs("claude_code"), id="claude_code-529"),
-        pytest.param("claude_code", Fault("end", after=2, times=1), marks=needs("claude_code"), id="claude_code-end"),
-        pytest.param("chat", status(429, after=2, times=1, retry_after=0.1), id="chat-429"),
-        pytest.param("chat", status(500, after=2, times=1), id="chat-500"),
         pytest.param("chat", Fault("drop", after=2, times=1), id="chat-drop"),
         pytest.param("chat", Fault("malformed", after=2, times=1), id="chat-malformed"),
     ],
@@ -87,16 +83,25 @@ def test_a_program_that_tries_again_by_itself_finishes_in_one_attempt(tmp_path: 
     assert [answer.fault for answer in server.answers].count(fault.kind) == 1
 
 
-@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
+@pytest.mark.parametrize(
+    ("agent", "fault", "kind"),
+    [
+        pytest.param("codex", status(500, after=SUBMITTED, times=1), "overload", marks=needs("codex"), id="codex-500"),
+        # Claude Code takes it for a success.
+        pytest.param("claude_code", Fault("end", after=SUBMITTED, times=1), "network", marks=needs("claude_code"),
+                     id="claude_code-end"),
+        pytest.param("chat", status(429, after=SUBMITTED, times=1, retry_after=0), "rate_limit", id="chat-429"),
+    ],
+)  # fmt: skip
 def test_after_a_fault_the_host_resumes_the_conversation_and_nothing_is_charged_twice(
-    tmp_path: Path, agent: str
+    tmp_path: Path, agent: str, fault: Fault, kind: str
 ) -> None:
-    with model_server(status(500, after=SUBMITTED, times=1)) as server:
+    with model_server(fault) as server:
         run = impatient(tmp_path, server, agent)
     went_on(run)
     assert run.state.agent_attempts == 2
     first, second = transcripts(run)
-    assert first.error and first.error_kind == "overload"
+    assert first.error and first.error_kind == kind
     assert first.session_id == second.session_id != ""
     assert used(run) == server.tokens()
     # The conversation went on where it broke off: no command was given twice.
@@ -109,15 +114,10 @@ def test_after_a_fault_the_host_resumes_the_conversation_and_nothing_is_charged_
 @pytest.mark.parametrize(
     ("agent", "fault"),
     [
-        pytest.param("codex", status(500, after=SUBMITTED), marks=needs("codex"), id="codex-500"),
         pytest.param("codex", status(429, after=SUBMITTED), marks=needs("codex"), id="codex-429"),
         pytest.param("codex", Fault("malformed", after=SUBMITTED), marks=needs("codex"), id="codex-malformed"),
         pytest.param("claude_code", status(529, after=SUBMITTED), marks=needs("claude_code"), id="claude_code-529"),
-        pytest.param("claude_code", Fault("drop", after=SUBMITTED), marks=needs("claude_code"), id="claude_code-drop"),
-        pytest.param("chat", status(529, after=SUBMITTED), id="chat-529"),
         pytest.param("chat", Fault("drop", after=SUBMITTED), id="chat-drop"),
-        pytest.param("chat", Fault("cut", after=SUBMITTED), id="chat-cut"),
-        pytest.param("chat", Fault("end", after=SUBMITTED), id="chat-end"),
     ],
 )
 def test_a_provider_that_stays_away_spoils_the_run_once_retries_are_spent(
@@ -132,11 +132,11 @@ def test_a_provider_that_stays_away_spoils_the_run_once_retries_are_spent(
 
 @pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
 def test_a_silent_provider_is_cut_off_by_the_host(tmp_path: Path, agent: str) -> None:
-    limits = {"idle_seconds": 4, "wall_seconds": 600}
-    with model_server(Fault("stall", after=SUBMITTED)) as server:
-        run = impatient(tmp_path, server, agent, retries=0, limits=limits)
-    assert run.state.agent_ended in ("idle", "provider"), said(run)
-    assert len(run.state.published) == 1 and heldout(run) < 100
+    """By the watchdog, which is nobody's fault; a provider is to blame for a longer silence than a test can wait for."""
+    with model_server(Fault("stall")) as server:
+        run = impatient(tmp_path, server, agent, retries=0, limits={"idle_seconds": 4})
+    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("idle", True, None), said(run)
+    assert run.result.reasons == ("nothing_published",) and heldout(run) < 100
 
 
 @pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
@@ -145,15 +145,19 @@ def test_a_refused_login_before_any_submission_stops_the_run_with_what_to_mend(t
         impatient(tmp_path, server, agent)
 
 
-@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    ("agent", "fault", "reason"),
     [
-        pytest.param(status(401, after=SUBMITTED), "authentication", id="401"),
-        pytest.param(Fault("context", after=SUBMITTED), "context", id="context"),
-        pytest.param(Fault("refusal", after=SUBMITTED), "refusal", id="refusal"),
+        pytest.param("codex", Fault("context", after=SUBMITTED), "context", marks=needs("codex"), id="codex-context"),
+        pytest.param("codex", Fault("refusal", after=SUBMITTED), "refusal", marks=needs("codex"), id="codex-refusal"),
+        pytest.param("claude_code", status(401, after=SUBMITTED), "authentication", marks=needs("claude_code"),
+                     id="claude_code-401"),
+        pytest.param("claude_code", Fault("refusal", after=SUBMITTED), "refusal", marks=needs("claude_code"),
+                     id="claude_code-refusal"),
+        pytest.param("chat", Fault("context", after=SUBMITTED), "context", id="chat-context"),
+        pytest.param("chat", Fault("refusal", after=SUBMITTED), "refusal", id="chat-refusal"),
     ],
-)
+)  # fmt: skip
 def test_what_no_retry_mends_ends_the_agent_at_once(tmp_path: Path, agent: str, fault: Fault, reason: str) -> None:
     with model_server(fault) as server:
         run = impatient(tmp_path, server, agent)
