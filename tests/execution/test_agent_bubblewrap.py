@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from evopolicy.execution import agent, agent_bubblewrap, isolation
+from evopolicy.execution import agent_bubblewrap, bubblewrap, isolation
 from evopolicy.execution.agent import LocalAgentLauncher
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.feedback import copy_feedback
@@ -353,6 +353,6 @@ def test_a_sandbox_that_cannot_be_made_starts_nothing_and_says_why(
     monkeypatch.setattr(agent_bubblewrap, "command", broken)
     with pytest.raises(AgentError, match=r"sandbox cannot be made: bwrap: .*/no/such/folder.*evopolicy doctor"):
         launcher().start(site, script(""))
-    monkeypatch.setattr(agent.bubblewrap, "find", lambda: None)
+    monkeypatch.setattr(bubblewrap, "find", lambda: None)
     with pytest.raises(AgentError, match="install 'bubblewrap'"):
         launcher().start(site, script(""))

@@ -308,6 +308,7 @@ def test_without_isolation_an_agent_asks_its_provider_itself(site: AgentSite, up
 # --- what goes together ----------------------------------------------------------------------------------------------
 
 NEEDS = Provider("https://api.example.com/v1", ("POST /chat",))
+LOGIN = replace(NEEDS, subscription=True)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +316,8 @@ NEEDS = Provider("https://api.example.com/v1", ("POST /chat",))
     [
         ("bubblewrap", "proxy", NEEDS, "proxy"), ("bubblewrap", "allowlist", NEEDS, "allowlist"),
         ("bubblewrap", "open", NEEDS, "open"), ("bubblewrap", "none", NEEDS, "has to reach its provider"),
+        ("bubblewrap", "proxy", LOGIN, "subscription's login.*set execution.agent_network=allowlist"),
+        ("bubblewrap", "allowlist", LOGIN, "allowlist"), ("bubblewrap", "open", LOGIN, "open"),
         ("landlock", "proxy", NEEDS, "needs isolation bubblewrap, found landlock: install the package 'bubblewrap'"),
         ("landlock", "open", NEEDS, "needs isolation bubblewrap"), ("landlock", "open", None, "needs isolation"),
         ("none", "proxy", NEEDS, "install the package 'bubblewrap'.*or set execution.agent_network=open"),

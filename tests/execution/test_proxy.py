@@ -97,6 +97,21 @@ def test_the_host_adds_its_key_and_takes_away_every_login_of_the_agents(serve: S
     assert "mine" not in str(asked) and not {"cookie", "x-api-key", "openai-organization"} & set(asked.headers)
 
 
+def test_what_may_be_read_as_another_method_or_login_is_dropped(serve: Serve, tmp_path: Path) -> None:
+    _, upstream = serve(up.says({}))
+    odd = {
+        "X-HTTP-Method-Override": "DELETE",
+        "X-Method-Override": "PUT",
+        "X-Original-URL": "/files",
+        "X-Stainless": "1",
+    }
+    target = "/chat?alt=sse&_method=DELETE&api-version=2&token=mine&$httpMethod=PUT&pageSize=5&__proto__=1"
+    assert ask(tmp_path, {}, target=target, headers=odd)[0] == 200
+    (asked,) = upstream.asked
+    assert asked.target == "/v1/chat?alt=sse&api-version=2&pageSize=5"
+    assert [name for name in asked.headers if name.startswith("x-")] == ["x-stainless"]
+
+
 def test_a_key_goes_where_the_provider_wants_it(serve: Serve, tmp_path: Path) -> None:
     _, upstream = serve(up.says({}), key_header="x-api-key", key_form="{key}")
     ask(tmp_path, {}, headers={"X-API-KEY": "dummy", "Authorization": "Bearer dummy"})
@@ -473,6 +488,13 @@ def test_a_provider_that_does_not_answer_is_a_clean_error(
     assert logged(tmp_path, 1)[0]["error"].startswith("provider_")
 
 
+def test_an_answer_that_does_not_come_in_time_costs_what_was_asked(serve: Serve, tmp_path: Path) -> None:
+    serve(silent, answer_seconds=0.3)
+    assert ask(tmp_path, {"x": "y" * 392})[0] == 504
+    (line,) = logged(tmp_path, 1)
+    assert (line["input_tokens"], line["output_tokens"], line["estimated"]) == (100, 0, True)
+
+
 def test_a_provider_that_is_not_there_is_a_clean_error(serve: Serve, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -659,8 +681,8 @@ def test_a_long_path_holds_a_socket(tmp_path: Path) -> None:
 # --- TLS -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with")
-def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def certified(tmp_path: Path) -> tuple[ssl.SSLContext, Path]:
+    """A server's side of TLS as localhost, and the certificate to trust it by."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     words = f"req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate} -subj /CN=localhost"
     subprocess.run(
@@ -668,6 +690,12 @@ def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytes
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    return context, certificate
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with")
+def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, certificate = certified(tmp_path)
     with up.provider(up.says({"ok": 1}), context) as upstream:
         for n, (trusted, expected) in enumerate(((False, 502), (True, 200)), 1):
             if trusted:
@@ -676,6 +704,25 @@ def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytes
             proxy = Proxy(provider, "", tmp_path / f"{n}.sock", tmp_path, limits=NO_LIMITS)
             assert ask(tmp_path, {}, n=n)[0] == expected
             proxy.close()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with")
+def test_an_agent_shakes_hands_with_a_named_host_itself(serve: Serve, tmp_path: Path) -> None:
+    context, certificate = certified(tmp_path)
+    with up.provider(up.says({"ok": 1}), context) as upstream:
+        serve(up.says({}), tunnel=True, hosts=(f"localhost:{upstream.port}",))
+        client = up.Client(tmp_path / "1.sock")
+        client.connect()
+        client.sock.sendall(f"CONNECT localhost:{upstream.port} HTTP/1.1\r\n\r\n".encode())
+        assert client.sock.recv(1000).startswith(b"HTTP/1.1 200")
+        mine = ssl.create_default_context(cafile=str(certificate))
+        with mine.wrap_socket(client.sock, server_hostname="localhost") as link:
+            link.sendall(b"GET /whoami HTTP/1.1\r\nAuthorization: Bearer my-login\r\n\r\n")
+            said = b"".join(iter(lambda: link.recv(1000), b""))
+        client.close()
+    assert said.endswith(b'{"ok": 1}') and upstream.asked[0].headers["authorization"] == "Bearer my-login"
+    (line,) = logged(tmp_path, 1)
+    assert line["status"] == 200 and "my-login" not in str(line)
 
 
 # --- a tunnel --------------------------------------------------------------------------------------------------------
