@@ -243,3 +243,61 @@ def test_what_it_says_before_it_begins_is_the_error(tmp_path: Path) -> None:
     )
     transcript = read(logs=tmp_path)
     assert (transcript.completed, transcript.error) == (False, "Error resuming session: no session '5f0c'")
+
+
+# --- what it keeps of a session ----------------------------------------------------------------------------------
+
+
+def kept(id: str, when: int, *ids: str, tokens: bool = True, **more: Any) -> dict[str, Any]:  # noqa: A002
+    output = "Output: no\nExit Code: 3\nProcess Group PGID: 7\n"
+    result = [{"functionResponse": {"response": {"output": output if id == "m2" else "Output: fine\n"}}}]
+    return {
+        "type": "gemini",
+        "id": id,
+        "timestamp": f"2026-11-30T02:00:{when:02}.000Z",
+        "content": more.get("content", ""),
+        "thoughts": [{"subject": "", "description": f"thought of {id}"}],
+        "tokens": {"input": 100, "cached": 40, "output": 10, "thoughts": 3} if tokens else None,
+        "toolCalls": [{"id": call, "result": result} for call in ids],
+    }
+
+
+def session(folder: Path, *records: dict[str, Any]) -> Path:
+    """An attempt's logs with the chat of the session in STREAM, and another session's."""
+    chats = folder / "home" / ".gemini" / "tmp" / "workspace" / "chats"
+    chats.mkdir(parents=True)
+    (chats / "session-1.jsonl").write_text("".join(lines({"sessionId": "5f0c"}, *records)) + '{"type": "gem')
+    (chats / "session-2.jsonl").write_text("".join(lines({"sessionId": "other"}, kept("x", 9, tokens=False))))
+    return folder
+
+
+WORK = (kept("m1", 1, "t1"), kept("m2", 2), kept("m2", 2, "t2"))
+
+
+def test_thoughts_and_exit_codes_are_those_of_its_session(tmp_path: Path) -> None:
+    logs = session(tmp_path, *WORK, kept("m3", 3, content="Done."))
+    transcript = agent("gemini_cli").read(STREAM, logs)
+    assert transcript.completed
+    assert [step.reasoning for step in transcript.steps] == ["", "thought of m1", "thought of m2", "thought of m3"]
+    assert [call.failed for step in transcript.steps for call in step.calls] == [False, True]
+
+
+def test_an_answer_that_broke_off_is_found_by_its_missing_tokens(tmp_path: Path) -> None:
+    logs = session(tmp_path, *WORK, kept("m3", 3, content="Do", tokens=False))
+    transcript = agent("gemini_cli").read(STREAM, logs)
+    assert (transcript.completed, transcript.error_kind, transcript.session_id) == (False, "network", "5f0c")
+
+
+def test_where_no_answer_has_tokens_none_is_missed(tmp_path: Path) -> None:
+    logs = session(tmp_path, kept("m1", 1, "t1", tokens=False), kept("m2", 2, "t2", tokens=False))
+    assert agent("gemini_cli").read(STREAM, logs).completed
+
+
+def test_a_killed_process_has_the_tokens_of_its_own_messages(tmp_path: Path) -> None:
+    logs = session(tmp_path, *WORK)
+    begun = {**BEGIN, "timestamp": "2026-11-30T02:00:02.000Z"}
+    assert read(begun, said("I"), logs=logs).usage == Usage(60, 40, None, 13, 3)
+
+
+def test_its_session_is_collected() -> None:
+    assert invoked().collect == (".gemini/tmp/*/chats/*.jsonl",)

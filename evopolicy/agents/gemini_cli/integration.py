@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.coding import CodingAgent, provider, version_of
-from evopolicy.agents.gemini_cli import parser
+from evopolicy.agents.gemini_cli import chats, parser
 from evopolicy.agents.gemini_cli.config import GeminiConfig
 from evopolicy.agents.home import with_home_files
 from evopolicy.agents.node import Program, node_program
@@ -87,6 +87,7 @@ class GeminiCli(CodingAgent):
             files=files,
             readable=program.readable,
             home=self._home(),
+            collect=(chats.COLLECTED,),
             provider=self.provider,
         )
 

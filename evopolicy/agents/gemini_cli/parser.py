@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from evopolicy.agents.gemini_cli import chats
+from evopolicy.agents.kept import with_kept
 from evopolicy.agents.stream import (
     Collected,
     count_of,
@@ -24,7 +26,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.seen = Collected()
-        self.session = ""
+        self.session = self.began = ""
         self.warned = ""
         """The newest error event's words."""
         self.result: dict[str, Any] | None = None
@@ -36,7 +38,7 @@ class _Reader:
             return self.seen.strange(event, None)
         match event:
             case {"type": "init", "session_id": str(session)}:
-                self.session = session
+                self.session, self.began = session, text_of(event.get("timestamp"))
             case {"type": "message", "role": "assistant", "content": content}:
                 self._says(text_of(content), line)
             case {"type": "message", "role": "user" | "system" as role, "content": content}:
@@ -71,20 +73,25 @@ class _Reader:
 
 
 def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
-    """The transcript of one process. Its tokens are in its last event alone: of a killed one they are not known."""
+    """The transcript of one process; reasoning, and a killed one's tokens, from the collected session."""
     reader = _Reader()
     for line, event in numbered_json_lines(lines):
         reader.take(line, event)
+    chat = chats.of_session(logs, reader.session)
     error, kind = _error(reader, logs)
+    if reader.result is not None and not error and chat.broke_off:
+        # After a tool's result it takes a stream that breaks off for an answer.
+        error, kind = "the answer's stream ended before its end", "network"
     worked = any(step.source == "agent" for step in reader.seen.steps)
-    return reader.seen.transcript(
-        usage=_usage((reader.result or {}).get("stats")),
+    transcript = reader.seen.transcript(
+        usage=_usage(reader.result.get("stats")) if reader.result else chats.usage(chat, reader.began),
         completed=reader.result is not None and reader.result.get("status") == "success",
         error=error,
         error_kind=kind,
         # One that never answered is not kept by the program: nothing could be resumed.
         session_id=reader.session if worked else "",
     )
+    return with_kept(transcript, chats.thoughts(chat), chats.failed(chat))
 
 
 def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evopolicy.agents.kept import with_kept
 from evopolicy.agents.kimi_code import wire as wires
 from evopolicy.agents.kimi_code.wire import Wire
 from evopolicy.agents.stream import (
@@ -101,26 +101,7 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
         error_kind=kind,
         session_id=reader.session or wire.session,
     )
-    return _joined(transcript, wire)
-
-
-def _joined(transcript: Transcript, wire: Wire) -> Transcript:
-    """With reasoning and failures as the session has them: found by the ids of the calls, else by the text."""
-    by_call: dict[str, str] = {}
-    by_text: dict[str, list[str]] = {}
-    for ids, text, reasoning in wires.reasoning(wire):
-        by_call |= dict.fromkeys(ids, reasoning)
-        if not ids:
-            by_text.setdefault(text, []).append(reasoning)
-    steps = []
-    for step in transcript.steps:
-        if step.source == "agent" and not step.reasoning:
-            told = by_text.get(step.text) if not step.calls else None
-            found = by_call.get(step.calls[0].id, "") if step.calls else told.pop() if told else ""
-            step = replace(step, reasoning=found)
-        calls = tuple(replace(call, failed=call.failed or call.id in wire.failed) for call in step.calls)
-        steps.append(replace(step, calls=calls))
-    return replace(transcript, steps=tuple(steps))
+    return with_kept(transcript, wires.thoughts(wire), wire.failed)
 
 
 def _error(reader: _Reader, wire: Wire, logs: Path | None) -> tuple[str, ErrorKind]:

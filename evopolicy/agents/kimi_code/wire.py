@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evopolicy.agents.kept import Thought
 from evopolicy.agents.stream import count_of, inner, numbered_json_lines, text_of
 
 FOLDER = ".kimi-code"
@@ -112,8 +113,8 @@ def _event(wire: Wire, ends: Wire, kind: str, event: dict[str, Any]) -> None:
         ends.whole = "providerFinishReason" in event
 
 
-def reasoning(wire: Wire) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Calls, text and reasoning of each message that has reasoning, in order."""
+def thoughts(wire: Wire) -> Iterator[Thought]:
+    """The reasoning of each message that has some, in order."""
     for message in wire.messages.values():
         if message.reasoning:
-            yield tuple(message.calls), message.text, message.reasoning
+            yield Thought(tuple(message.calls), message.text, message.reasoning)
