@@ -108,9 +108,9 @@ def tokens_text(usage: Mapping[str, Any]) -> str:
 
 
 def cost_text(usage: Mapping[str, Any]) -> str:
-    """US dollars, to the cent from a dollar on; `≈` where it is, or has in it, an estimate."""
+    """US dollars, to the cent from ten cents on; `≈` where it is, or has in it, an estimate."""
     dollars = usage["cost_usd"]
-    shown = f"${dollars:,.2f}" if dollars >= 1 or dollars == 0 else f"${dollars:.2g}"
+    shown = f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.2g}"
     return f"≈ {shown}" if usage.get("cost_is_estimate") else shown
 
 

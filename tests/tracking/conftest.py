@@ -18,7 +18,9 @@ from urllib.request import urlopen
 import pytest
 
 from evopolicy.kernel.record import Run
+from evopolicy.kernel.stream import write_transcript
 from evopolicy.kernel.sweep import Cell
+from evopolicy.kernel.transcript import Step, ToolCall, Transcript, Usage
 from evopolicy.tracking.store import QUIET, Store, Tracking, connect, forget_inherited
 
 
@@ -207,3 +209,57 @@ def free_port() -> int:
 @pytest.fixture(name="free_port")
 def free_port_fixture() -> Callable[[], int]:
     return free_port
+
+
+A_TRANSCRIPT = Transcript(
+    steps=(
+        Step("user", "Read TASK.md.", seconds=0.0),
+        Step(
+            "agent",
+            "I read the **task**.",
+            reasoning="What balances a pole?",
+            seconds=0.4,
+            calls=(ToolCall("c1", "shell", {"command": "cat TASK.md"}, "the task", started=0.5, ended=0.625),),
+        ),
+        Step(
+            "agent",
+            "A first try.",
+            seconds=0.75,
+            submission=1,
+            calls=(
+                ToolCall("c2", "edit", {"path": "policy.py"}, "no such file", failed=True, started=0.8, ended=0.9),
+                ToolCall(
+                    "c3", "shell", {"command": "evopolicy-session submit program"}, '{"submission": 1}',
+                    started=0.95, ended=2.25,
+                ),
+            ),
+        ),
+        Step("agent", "It balances.", seconds=4.5),
+    ),
+    usage=Usage(1000, 5000, None, 1200),
+    completed=True,
+    session_id="sess-1",
+    seconds=4.5,
+)  # fmt: skip
+"""Of the Run that `write_run` makes: its attempt begins at second 1, its Submissions are from 2 to 3 and 4 to 5."""
+
+
+def lay_attempt(folder: Path, transcript: Transcript = A_TRANSCRIPT, number: int = 1, **streams: str) -> Path:
+    """What an attempt leaves in the Run's folder: its transcript and its streams, by their names without suffix."""
+    logs = folder / "agent" / f"attempt-{number}"
+    logs.mkdir(parents=True, exist_ok=True)
+    write_transcript(logs, transcript)
+    names = {"stdout": "stdout.log", "stderr": "stderr.log", "proxy": "proxy.jsonl"}
+    for name, text in streams.items():
+        (logs / names[name]).write_text(text)
+    return logs
+
+
+@pytest.fixture(name="lay_attempt")
+def lay_attempt_fixture() -> Callable[..., Path]:
+    return lay_attempt
+
+
+@pytest.fixture
+def transcript() -> Transcript:
+    return A_TRANSCRIPT

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.journal import read_journal
+from evopolicy.kernel.journal import Journal, read_journal
 from evopolicy.kernel.ports import AgentIdentity
 from evopolicy.kernel.record import Run
+from evopolicy.tracking.files import STREAM_BYTES
 from evopolicy.tracking.project import PARAM_LENGTH, Projection, clean_key, flatten, project_cell
 
 
@@ -143,6 +144,64 @@ def test_no_secret_is_in_tags_params_or_record(
     texts += [upload.content.decode() for upload in projection.uploads]
     assert not [text for text in texts if "sk-abcdefgh" in text or "other-secret" in text]
     assert json.loads(next(u.content for u in projection.uploads if u.target == "config.json"))
+
+
+def test_usage_of_all_attempts_is_added_up(make_run: Callable[..., Run]) -> None:
+    run = make_run(until="opened")
+    journal = Journal(run.folder)
+    usage = {"output_tokens": 10, "requests": 2, "cost_usd": 0.25, "cost_is_estimate": False, "input_tokens": None}
+    ended = {"usage": usage, "turns": 3, "tool_calls": 4, "error": "529", "error_kind": "overload"}
+    journal.append("agent_ended", reason="provider", unexplained_tokens=7, **ended)
+    first = project(run)
+    journal.append("agent_started", attempt=2)
+    journal.append(
+        "agent_ended", reason="finished", **{**ended, "usage": {**usage, "cost_is_estimate": True}, "error": ""}
+    )
+    journal.close()
+    projection = project(run)
+    last = {point.key: point.value for point in projection.points if point.key.startswith("usage/")}
+    assert last == {
+        "usage/output_tokens": 20, "usage/requests": 4, "usage/cost_usd": 0.5,
+        "usage/turns": 6, "usage/tool_calls": 8, "usage/unexplained_tokens": 7,
+    }  # fmt: skip
+    assert (first.tags["agent_error"], first.tags["agent_error_kind"]) == ("529", "overload")
+    assert (first.tags["cost_is_estimate"], projection.tags["cost_is_estimate"]) == ("false", "true")
+    assert "agent_error" not in projection.tags
+    assert projection.tags["agent_attempts"] == "2"
+    assert projection.tags["mlflow.note.content"] == "The agent used 20 tokens, about $0.50 (an estimate)."
+
+
+def test_tags_say_what_ran_and_how_it_was_let_in(make_run: Callable[..., Run], make_record: Any) -> None:
+    agent = AgentIdentity("codex", "codex", "gpt-5", {"login": "subscription"})
+    record = replace(make_record(agent_network="allowlist"), agent=agent, versions={"codex": "0.171.0"})
+    tags = project(make_run(record)).tags
+    assert (tags["version.codex"], tags["login"], tags["agent_network"]) == ("0.171.0", "subscription", "allowlist")
+
+
+def test_prices_are_no_flood_of_params(make_run: Callable[..., Run], make_record: Any) -> None:
+    prices = {"as_of": "2025-11-30", "source": "pages", "models": {"gpt-5": {"input": 1.25}}}
+    projection = project(make_run(make_record(config={"prices": prices, "seed": 0})))
+    assert {key for key in projection.params if key.startswith("prices")} == {"prices.as_of", "prices.source"}
+    config = next(u.content for u in projection.uploads if u.target == "config.json")
+    assert json.loads(config)["prices"] == prices
+
+
+def test_transcript_and_streams_are_artifacts_long_ones_only_when_asked(
+    make_run: Callable[..., Run], lay_attempt: Callable[..., Any]
+) -> None:
+    run = make_run()
+    lay_attempt(run.folder, stdout="x" * (STREAM_BYTES + 1), stderr="warning", proxy="{}")
+    agent = {u.target for u in project(run).uploads if u.target.startswith("agent/")}
+    assert agent == {f"agent/attempt-1/{name}" for name in ("transcript.json", "stderr.log", "proxy.jsonl")}
+    assert "agent/attempt-1/stdout.log" in {u.target for u in project(run, bulk=True).uploads}
+
+
+def test_a_stream_of_an_agent_that_still_runs_is_not_logged(
+    make_run: Callable[..., Run], lay_attempt: Callable[..., Any]
+) -> None:
+    run = make_run(until="submission 1")
+    lay_attempt(run.folder, stdout="so far")
+    assert not [u.target for u in project(run).uploads if u.target.startswith("agent/")]
 
 
 def test_config_becomes_params_within_the_limits() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,9 +14,11 @@ import pytest
 
 from evopolicy.analysis import entry_ranks
 from evopolicy.kernel.errors import ConfigError, TrackingError
+from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Sweep
-from evopolicy.tracking.follow import follow_sweep
-from evopolicy.tracking.store import Tracking
+from evopolicy.kernel.transcript import Step, ToolCall, Transcript
+from evopolicy.tracking.follow import follow_sweep, track
+from evopolicy.tracking.store import Store, Tracking
 from evopolicy.tracking.ui import find_sweep, serve
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -135,4 +138,49 @@ def test_both_links_open_on_the_answer(output: Path, make_sweep: Callable[..., S
         wait(browser, "bars", lambda: [len(values) for values in bars(browser)] == [6, 6, 6])
         assert "cma_es · cartpole · s0" in text(browser)
         assert all(f"heldout/{benchmark}" in text(browser) for benchmark in benchmarks)
+        assert asked_hosts(browser) == {urlsplit(links.base).netloc}
+
+
+ELSEWHERE = "http://192.0.2.1/pixel.png"
+"""An address of nobody's."""
+
+
+def click(browser: Any, label: str, place: int = 0) -> None:
+    from selenium.webdriver.common.by import By
+
+    browser.find_elements(By.XPATH, f"//*[text()='{label}']")[place].click()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_run_shows_its_attempt_span_by_span_and_fetches_nothing_an_agent_names(
+    output: Path,
+    store: Store,
+    make_run: Callable[..., Run],
+    lay_attempt: Callable[..., Path],
+    transcript: Transcript,
+    browser: Any,
+) -> None:
+    image = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ELSEWHERE}}]}]}
+    call = ToolCall("c9", "look", image, f"seen ![it]({ELSEWHERE})", started=4.5, ended=4.6)
+    last = Step("agent", f"**Done** ![x]({ELSEWHERE}) <img src='{ELSEWHERE}'>", seconds=4.5, calls=(call,))
+    run = make_run(usage={"input_tokens": 1000, "output_tokens": 234, "cost_usd": 0.5})
+    lay_attempt(run.folder, replace(transcript, steps=(*transcript.steps, last)))
+    assert track(run.folder, output, Tracking(), entry_ranks).missing == ()
+    (logged,) = store.client.search_runs([store.experiment_id], "tags.kind = 'cell'")
+    with serve(output, Tracking()) as links:
+        browser.get("about:blank")
+        browser.get_log("performance")
+        browser.get(f"{links.base}/#/experiments/{store.experiment_id}/runs/{logged.info.run_id}/traces")
+        request = "cma_es on cartpole, seed 0, attempt 1"
+        wait(browser, "the attempt among the run's traces", lambda: request in text(browser))
+        assert "finished, 2 Submissions, best training score 200" in text(browser)
+        click(browser, request)
+        names = ["attempt 1", "turn 1", "turn 4", "shell", "edit", "look", "Submission 2", "Evaluation of Submission 1"]
+        wait(browser, "the spans", lambda: all(name in text(browser) for name in names))
+        assert all(total in text(browser) for total in ("6000.00ms", "1,234 tokens", "$0.50"))
+        click(browser, "turn 4")
+        wait(browser, "the message", lambda: "<img src=" in text(browser))
+        click(browser, "look")
+        wait(browser, "the tool's answer", lambda: "seen ! it" in text(browser))
         assert asked_hosts(browser) == {urlsplit(links.base).netloc}
