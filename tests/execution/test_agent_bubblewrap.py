@@ -234,6 +234,22 @@ def test_temporary_folders_are_bounded(site: AgentSite, monkeypatch: pytest.Monk
     assert out == "False\nFalse\n"
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel holds no bound on processes against root")
+@pytest.mark.skipif(not agent_bubblewrap.processes(), reason="the kernel is older than 5.14")
+def test_its_processes_are_bounded(site: AgentSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_bubblewrap, "PROCESSES", 50)
+    out = run(
+        site,
+        """
+        started = 0
+        while started < 200 and possible(lambda: os.fork() or (time.sleep(600), os._exit(0))):
+            started += 1
+        print(started)
+        """,
+    )
+    assert 40 < int(out) < 50
+
+
 # --- what is let in --------------------------------------------------------------------------------------------------
 
 
