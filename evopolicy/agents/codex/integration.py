@@ -125,6 +125,7 @@ class Codex(CodingAgent):
             yield f"model_providers.evopolicy={_toml(self._provider_table(task))}"
         yield 'web_search="disabled"'
         yield from (f"features.{name}=false" for name in OFF)
+        yield "agents.enabled=false"
         yield "analytics.enabled=false"
         yield "check_for_update_on_startup=false"
         # A login shell would set the PATH anew, which the session command is found on.

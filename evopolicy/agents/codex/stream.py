@@ -22,6 +22,8 @@ _COUNTS = (
 _STATUS = re.compile(r"status:? (\d{3})\b")
 _NO_MODEL = re.compile(r"model.{0,120}(does not exist|not (found|exist|supported))|model_not_found", re.IGNORECASE)
 _REFUSED = re.compile(r"cyber_policy|invalid_prompt|flagged|usage polic", re.IGNORECASE)
+_TOO_LONG = re.compile(r"reason: max_output_tokens", re.IGNORECASE)
+_AGAIN = re.compile(r"^Reconnecting|discovery failed", re.IGNORECASE)
 _SPENT = re.compile(r"usage limit|spend limit", re.IGNORECASE)
 _CALLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search", "todo_list"})
 
@@ -50,8 +52,11 @@ def _kind(error: str) -> ErrorKind:
         return "refusal"
     if _SPENT.search(error):
         return "rate_limit"
+    if _TOO_LONG.search(error):
+        return "context"
     status = _STATUS.search(error)
-    return error_kind_of(error, int(status[1]) if status else None)
+    said = error_kind_of(error, int(status[1]) if status else None)
+    return "network" if said == "other" and _AGAIN.search(error) else said
 
 
 @dataclass

@@ -72,7 +72,7 @@ def test_it_asks_the_hosts_proxy_for_the_one_model_and_nothing_else(tmp_path: Pa
     assert said["model_providers"]["evopolicy"] == {
         "name": "evopolicy", "base_url": EXAMPLE_URL, "wire_api": "responses", "env_key": "OPENAI_API_KEY",
     }  # fmt: skip
-    assert said["web_search"] == "disabled" and not any(said["features"].values())
+    assert said["web_search"] == "disabled" and not any(said["features"].values()) and not said["agents"]["enabled"]
     assert not said["analytics"]["enabled"] and not said["check_for_update_on_startup"]
     assert (agent.provider.url, agent.provider.paths) == ("https://api.openai.com/v1", ("POST /responses",))
     assert agent.provider.retry_after_seconds == 5 and agent.call_seconds == 30

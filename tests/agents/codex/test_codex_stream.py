@@ -118,6 +118,9 @@ FAULTS = [
     ("stream disconnected before completion: error sending request", "network"),
     ("Codex ran out of room in the model's context window. Start a new thread.", "context"),
     ("This content was flagged for possible cybersecurity risk.", "refusal"),
+    ("stream disconnected before completion: Incomplete response returned, reason: content_filter", "refusal"),
+    ("stream disconnected before completion: Incomplete response returned, reason: max_output_tokens", "context"),
+    ("workspace routing discovery failed", "network"),
     ("something nobody has seen", "other"),
 ]
 
