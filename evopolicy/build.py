@@ -292,7 +292,7 @@ def _run_plan(
             socket=launcher.seen_socket(socket),
         )
 
-    bench = Bench(parts.benchmark, executor, config.feedback, config.execution.episode_retries, folder)
+    bench = Bench(parts.benchmark, executor, config.feedback, config.execution.episode_retries, folder, mask)
     pool = plan_pool(config.pool, parts.benchmark, parts.secret)
     return RunPlan(
         record=record,

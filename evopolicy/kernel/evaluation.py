@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
+from evopolicy.kernel.secrets import NO_SECRETS, Masker
 from evopolicy.kernel.values import Value
 
 if TYPE_CHECKING:
@@ -193,10 +194,12 @@ def evaluate_program(
     retries: int,
     traces: Path | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    mask: Masker = NO_SECRETS,
 ) -> Evaluation:
     """Run and grade `episodes`; those that fault are tried again with the same seeds, up to `retries` times.
 
-    `progress` gets the number of Episodes done. Raises EpisodeFault when faults remain.
+    `progress` gets the number of Episodes done, `mask` goes over what the Policy said. Raises EpisodeFault when faults
+    remain.
     """
     done: dict[int, EpisodeResult] = {}
     left = list(episodes)
@@ -212,7 +215,7 @@ def evaluate_program(
         except ExecutionError as error:
             reason = str(error)
             continue
-        done.update({result.index: result for result in results if result.fault is None})
+        done.update({result.index: _masked(result, mask) for result in results if result.fault is None})
         left = [episode for episode in left if episode.index not in done]
         reason = _fault_text([result for result in results if result.fault is not None], len(left), attempt + 1)
         progress(len(done))
@@ -236,6 +239,17 @@ def _run(
         raise
     except Exception as error:
         raise ExecutionError(f"the engine raised {type(error).__name__}: {error}") from error
+
+
+def _masked(result: EpisodeResult, mask: Masker) -> EpisodeResult:
+    """`result` without secrets: a Program that hides one from its capture may still print it."""
+    outcome = result.outcome
+    if outcome is None:
+        return result
+    failure, output = outcome.failure, replace(outcome.output, text=mask.text(outcome.output.text))
+    if failure is not None:
+        failure = replace(failure, message=mask.text(failure.message), traceback=mask.text(failure.traceback))
+    return replace(result, outcome=replace(outcome, failure=failure, output=output))
 
 
 def _outcome(result: EpisodeResult) -> Outcome:

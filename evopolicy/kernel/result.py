@@ -137,6 +137,7 @@ def _evaluate(
             episodes,
             retries=bench.episode_retries,
             progress=lambda done: watch.progress(split, before + done, total),
+            mask=bench.mask,
         )
     except EvoPolicyError as error:
         ledger.append("fault", where=split, program=program, message=str(error)[:2_000])

@@ -20,6 +20,7 @@ from evopolicy.kernel.feedback import Artifact, check_artifacts, compose, publis
 from evopolicy.kernel.journal import write_durably
 from evopolicy.kernel.ports import Executor, RenderJob
 from evopolicy.kernel.record import FeedbackConfig, feedback_folder
+from evopolicy.kernel.secrets import NO_SECRETS, Masker
 from evopolicy.kernel.values import Value, public
 
 OUTCOMES = "outcomes.jsonl"
@@ -37,6 +38,8 @@ class Bench:
     episode_retries: int
     folder: Path
     """The Run's."""
+    mask: Masker = NO_SECRETS
+    """Of what a Policy may print."""
 
 
 def submission_folder(folder: Path, submission: int) -> Path:
@@ -69,6 +72,7 @@ def evaluate_submission(
             retries=bench.episode_retries,
             traces=traces,
             progress=progress,
+            mask=bench.mask,
         )
         scored = time.monotonic()
         artifacts = _artifacts(bench, evaluation, episodes, folder / ".artifacts") if traces else []
