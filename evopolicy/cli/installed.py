@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from evopolicy.cli.finding import Answer, Finding, ask
+from evopolicy.cli.finding import Finding, ask
 from evopolicy.kernel.errors import EvoPolicyError
 
 # --- drawing -----------------------------------------------------------------------------------------------------
@@ -88,77 +87,45 @@ def try_benchmark(family: str, value: str) -> None:
 
 # --- agents ------------------------------------------------------------------------------------------------------
 
-_SETTINGS = {"command": {"argv": [sys.executable]}}
+_MODEL = {"model": "any", "base_url": "http://127.0.0.1:9/v1"}
+_SETTINGS: dict[str, dict[str, Any]] = {"command": {"argv": [sys.executable]}, "chat": _MODEL, "opencode": _MODEL}
 """What an integration cannot be asked without."""
 
 
 def agents() -> Iterator[Finding]:
-    """Every integration, by its own probe."""
-    from evopolicy.agents import agent_names, load_agent
+    """Every integration that needs no program of a provider's, by its own probe."""
+    yield from _probed(coding=False)
+
+
+def clis() -> Iterator[Finding]:
+    """Every coding agent, by its program's version: with the command that installs or mends it where there is none."""
+    yield from _probed(coding=True)
+
+
+def _probed(*, coding: bool) -> Iterator[Finding]:
+    from evopolicy.agents import agent_names, config_class
+    from evopolicy.agents.coding import CodingConfig
+
+    names = [name for name in agent_names() if issubclass(config_class(name), CodingConfig) is coding]
+    with ThreadPoolExecutor() as at_once:
+        yield from at_once.map(probed, names)
+
+
+def probed(name: str, **options: object) -> Finding:
+    """The integration `name` with its shipped config and `options`, asked what it finds here."""
+    from evopolicy.agents import load_agent
     from evopolicy.presets import option
 
-    for name in agent_names():
-        try:
-            config = {**option("agent", name), **_SETTINGS.get(name, {})}
-        except EvoPolicyError:
-            yield Finding(name, "info", "of another distribution; its config says what it needs")
-            continue
-        try:
-            versions = load_agent(name, config).probe()
-            yield Finding(name, "ok", ", ".join(f"{key} {value}" for key, value in versions.items()) or "ready")
-        except EvoPolicyError as error:
-            yield Finding(name, "info" if name == "replay" else "no", str(error))
-
-
-@dataclass(frozen=True)
-class Cli:
-    """A coding agent's command line program."""
-
-    name: str
-    commands: tuple[str, ...]
-    package: str
-    """On npm."""
-    node: str = ""
-    """The Node.js it needs; '' where it brings its own."""
-    quiet: dict[str, str] = field(default_factory=dict)
-    """Environment that keeps `--version` from updating it."""
-
-
-CLIS = (
-    Cli("codex", ("codex",), "@openai/codex"),
-    Cli("claude_code", ("claude",), "@anthropic-ai/claude-code", quiet={"DISABLE_AUTOUPDATER": "1"}),
-    Cli("gemini", ("gemini",), "@google/gemini-cli", "20"),
-    Cli("opencode", ("opencode",), "opencode-ai", quiet={"OPENCODE_DISABLE_AUTOUPDATE": "1"}),
-    Cli("kimi", ("kimi",), "@moonshot-ai/kimi-code", "24.15", {"KIMI_CODE_NO_AUTO_UPDATE": "1"}),
-    Cli("qoder", ("qodercli", "qoder"), "@qoder-ai/qodercli", "20"),
-)
-_CLI_SECONDS = 30.0
-
-
-def clis(known: Sequence[Cli] = CLIS) -> Iterator[Finding]:
-    """Every coding agent's program, by asking it for its version."""
-    with ThreadPoolExecutor(max_workers=len(known)) as at_once:
-        yield from at_once.map(_cli, known)
-
-
-def _cli(cli: Cli) -> Finding:
-    node = f" (needs Node.js {cli.node} or newer)" if cli.node else ""
-    remedy = f"npm install -g {cli.package}{node}"
-    path = next((found for command in cli.commands if (found := shutil.which(command))), None)
-    if path is None:
-        return Finding(cli.name, "no", f"'{cli.commands[0]}' is not on the PATH", remedy)
-    return judged(cli.name, path, ask([path, "--version"], _CLI_SECONDS, cli.quiet), remedy)
-
-
-def judged(name: str, path: str, answer: Answer, remedy: str) -> Finding:
-    """A program's answer to `--version`: some end well and say that they are of no use any more."""
-    said = f"{answer.out}\n{answer.error}"
-    if "deprecat" in said.lower():
-        return Finding(name, "no", f"{path} says it is deprecated", remedy)
-    version = re.search(r"\d+\.\d+[\w.+-]*", answer.out) if answer.code == 0 else None
-    if version is None:
-        return Finding(name, "warn", f"{path} does not say its version: {answer.last_word}", remedy)
-    return Finding(name, "ok", f"{version[0]} at {path}")
+    try:
+        config = {**option("agent", name), **_SETTINGS.get(name, {}), **options}
+    except EvoPolicyError:
+        return Finding(name, "info", "of another distribution; its config says what it needs")
+    try:
+        versions = load_agent(name, config).probe()
+    except EvoPolicyError as error:
+        remedy = re.search(r"`([^`]+)`", str(error))
+        return Finding(name, "info" if name == "replay" else "no", str(error), remedy[1] if remedy else "")
+    return Finding(name, "ok", ", ".join(f"{key} {value}" for key, value in versions.items()) or "ready")
 
 
 # --- tracking ----------------------------------------------------------------------------------------------------
