@@ -93,7 +93,11 @@ def parse(text: str) -> ast.Module | None:
             return None
 
 
-_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_LEAVES: frozenset[type] = frozenset(
+    {ast.Constant}.union(
+        *(k.__subclasses__() for k in (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop))
+    )
+)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -101,9 +105,9 @@ def children(node: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
-        if isinstance(value, list):
-            found.extend(one for one in value if isinstance(one, ast.AST) and not isinstance(one, _LEAVES))
-        elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+        if type(value) is list:
+            found += [one for one in value if isinstance(one, ast.AST) and type(one) not in _LEAVES]
+        elif type(value) not in _LEAVES and isinstance(value, ast.AST):
             found.append(value)
     return found
 

@@ -50,7 +50,8 @@ _ACTIVATIONS = frozenset({"tanh", "relu", "sigmoid", "softmax", "gelu", "softplu
 
 def find_mechanisms(trees: Sequence[ast.Module], imports: Iterable[str]) -> tuple[str, ...]:
     """Tags of the bundle with `trees` that imports the outside packages `imports`, in the order of MECHANISMS."""
-    found = {tag for tag, words in _WORDS.items() if words & {word for tree in trees for word in _names(tree)}}
+    names = {word for tree in trees for word in _names(tree)}
+    found = {tag for tag, words in _WORDS.items() if words & names}
     if _NETWORK_IMPORTS & set(imports):
         found.add("network")
     for tree in trees:

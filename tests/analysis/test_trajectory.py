@@ -13,8 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evopolicy.analysis import find_runs, load_frames
+from evopolicy.analysis.bundle import PARSE_CHARS
 from evopolicy.analysis.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
+from evopolicy.analysis.edits import EDITS, KINDS, SIZES
 from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.mechanisms import MECHANISMS, TABLE_ENTRIES
+from evopolicy.analysis.normal_form import DATA_CHARS
 from evopolicy.analysis.trajectory import curve_areas, curve_points, curve_reach, own_references, spending
 from evopolicy.analysis.validity import score_gaps, selection_validity, spearman, split_means
 from evopolicy.kernel.errors import ConfigError
@@ -277,3 +281,16 @@ def test_diagnostics_do_without_episodes_and_programs(lay_run: Callable[..., Pat
     assert found.edits.kind.tolist() == ["first", "unknown"]
     assert found.selection.selected_validation.tolist() == [5.0]
     assert len(found.code) == 0
+
+
+def test_the_documentation_has_every_word_the_frames_use() -> None:
+    text = (Path(__file__).parents[2] / "docs/diagnostics.md").read_text()
+    rows = {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")}
+
+    assert {name for name in KINDS if name not in EDITS} | set(SIZES) | set(MECHANISMS) <= rows
+    assert {f"{name} edit" for name in EDITS} <= rows
+    assert all(f"`{name}`" in text for name in DIAGNOSTIC_COLUMNS)
+    assert all(f"up to {most:g} |" in text for name, most in SIZES.items() if name in ("small", "medium", "large"))
+    assert f"{PARSE_CHARS:,} characters" in text
+    assert f"more than {DATA_CHARS} characters" in text
+    assert f"{TABLE_ENTRIES} constants" in text
