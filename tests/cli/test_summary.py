@@ -40,7 +40,7 @@ def test_a_runs_summary_has_its_agents_totals(make_run: Callable[..., Run], caps
     assert "agent finished, 3 turns, 1 tool call, 9 requests, 2 attempts" in lines
     assert "time thinking 10s, evaluating 3s" in lines
     assert "tokens 1,200 output" in lines
-    assert "cost ≈ $0.5 (an estimate by prices of 2025-11-30)" in lines
+    assert "cost ≈ $0.50 (an estimate by prices of 2025-11-30)" in lines
     assert "UNEXPLAINED 500 tokens its stream does not tell of" in lines
     assert "\x1b" not in "".join(lines)
 
