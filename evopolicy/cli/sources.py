@@ -1,0 +1,49 @@
+"""Which Runs a verb reads: `sweep=` by name, or `source=` folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from evopolicy.cli.options import output_of, sweep_of
+from evopolicy.cli.text import clean
+from evopolicy.kernel.errors import ConfigError
+
+KEYS = ("sweep", "source", "output", "tracking.uri")
+"""The options `sources` reads, for `options.pairs`."""
+MLFLOW = "mlflow:"
+
+
+def sources(options: Mapping[str, str], verb: str = "table") -> list[Path]:
+    """Folders that `analysis.find_runs` reads, for the words of a verb.
+
+    `sweep=NAME,...` are sweeps of `output=`; `source=` is one or more, comma separated, of a folder (a Run's, a
+    sweep's, an output folder). Raises ConfigError for neither or both of `sweep` and `source`, a sweep that is not
+    there or an empty source.
+    """
+    if ("sweep" in options) == ("source" in options):
+        raise ConfigError(
+            f"{verb}: name what to read, and one way only: sweep=NAME, source=FOLDER or source=mlflow:EXPERIMENT"
+        )
+    if "sweep" in options:
+        output = output_of(options)
+        return [sweep_of(output, name) for name in _listed("sweep", options["sweep"])]
+    found: list[Path] = []
+    for source in _listed("source", options["source"]):
+        found.append(Path(source))
+    return list(dict.fromkeys(found))
+
+
+def is_mlflow(source: str) -> bool:
+    """Whether `source` names an experiment of MLflow rather than a folder."""
+    return source.startswith(MLFLOW)
+
+
+def _listed(key: str, text: str) -> list[str]:
+    """The parts of `text`; one folder where a folder with commas in its name lies there."""
+    if text and key == "source" and not is_mlflow(text) and Path(text).exists():
+        return [text]
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise ConfigError(f"{key}: a name is needed, found '{clean(text)}'")
+    return names
