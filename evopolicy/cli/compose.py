@@ -71,7 +71,7 @@ def normalize(arguments: Sequence[str]) -> list[str]:
             overrides.append(f"hydra.searchpath=[{','.join(places)}]")
     if not {"-m", "--multirun", "-r", "--run", "--cfg", "-c", "--info", "-i"} & set(flags) and _is_sweep(overrides):
         flags.append("--multirun")
-    return [*flags, *overrides]
+    return [*flags, *_for_each_cell(overrides)]
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -109,6 +109,22 @@ def _check_override(word: str) -> None:
 
 def _is_sweep(overrides: Sequence[str]) -> bool:
     return any(o.is_sweep_override() for o in OverridesParser.create().parse_overrides(list(overrides)))
+
+
+def _for_each_cell(overrides: Sequence[str]) -> list[str]:
+    """`overrides`, those of keys below a swept group as sweeps of one value each.
+
+    Hydra composes what belongs to the whole sweep first, with no option of such a group chosen: there is no key yet.
+    """
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    swept = {one.key_or_group for one in parsed if one.is_sweep_override()}
+    found = []
+    for word, one in zip(overrides, parsed, strict=True):
+        key, _, value = word.partition("=")
+        group, _, below = key.partition(".")
+        plain_change = bool(below and value) and not key.startswith(("+", "~")) and not one.is_sweep_override()
+        found.append(f"{key}=choice({value})" if plain_change and group in swept else word)
+    return found
 
 
 def run_hydra(arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evopolicy.cli import compose
 from evopolicy.cli.main import HELP, VERBS, main
 
 CELL = ["agent=random", "benchmark=cartpole", "protocol=smoke"]
@@ -200,3 +201,13 @@ def test_an_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr("evopolicy.cli.status.status", interrupted)
     assert main(["status"]) == 130
     assert "type this to go on" in capsys.readouterr().err
+
+
+def test_a_key_of_a_swept_group_is_set_in_every_cell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["agent=baseline,random", "agent.label='the:same/one'", "benchmark=cartpole,acrobot", "benchmark.slug=x"]
+    assert compose.normalize(words) == [
+        "--multirun", words[0], "agent.label=choice('the:same/one')", words[2], "benchmark.slug=choice(x)",
+    ]  # fmt: skip
+    sweep = ["-m", "agent=baseline,cma_es", "agent.label=one", "benchmark=cartpole", "protocol=smoke"]
+    assert main([*sweep, "--dry-run", f"output={tmp_path}"]) == 0
+    assert "to run: 2 cells" in capsys.readouterr().out
