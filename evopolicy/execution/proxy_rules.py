@@ -105,6 +105,8 @@ def _taken_apart(provider: Provider, path: str, body: bytes) -> tuple[str, bytes
         # Some servers read keys whatever their case.
         if (same := name.lower()) != name and same in _READ:
             raise Turned(400, "body_refused", f"the key '{name}' has to be '{same}'.")
+    if isinstance(value.get("prompt"), dict):
+        _refuse("tool_refused", "a prompt kept at the provider may bring tools outside the sandbox.")
     hosted = tuple(_plain(tool) for tool in provider.refused_tools)
     for number, name in enumerate(_named(value)):
         if number >= MAX_NAMES:
@@ -135,7 +137,10 @@ def _named(body: Mapping[str, Any]) -> Iterator[str]:
     A tool's name and what lies deeper are the agent's own words: a tool of its own may be called as it likes.
     """
     yield from body
-    waiting = [body.get("tools")]
+    # Some models are given their tools as an item of what they are told.
+    said = body.get("input")
+    items = [item for item in said if isinstance(item, dict)] if isinstance(said, list) else []
+    waiting = [body.get("tools"), *(item.get("tools") for item in items)]
     while waiting:
         tools = waiting.pop()
         for tool in tools if isinstance(tools, list) else (tools,):

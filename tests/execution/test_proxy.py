@@ -186,6 +186,8 @@ def test_the_provider_reads_the_same_model_as_the_host(serve: Serve, tmp_path: P
         {"mcp_servers": [{"url": "https://x"}]},
         {"web_search_options": {}},
         {"plugins": [{"id": "web"}]},
+        {"input": [{"type": "additional_tools", "tools": [{"type": "web_search"}]}]},
+        {"prompt": {"id": "pmpt_1"}},
         {str(number): 1 for number in range(30_000)},
     ],
     ids=lambda body: str(body)[:80],
@@ -209,6 +211,8 @@ def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tm
         {"functionDeclarations": [{"name": "code_execution"}]},
     ]  # fmt: skip
     assert ask(tmp_path, {"tools": tools, "tool_choice": "auto"})[0] == 200
+    told = [{"role": "user", "content": "web_search"}, {"type": "additional_tools", "tools": tools}, "mcp"]
+    assert ask(tmp_path, {"input": told, "prompt": "go"})[0] == 200
 
 
 @pytest.mark.parametrize(
