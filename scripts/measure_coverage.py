@@ -158,7 +158,7 @@ def picture(found: Mapping[tuple[str, int], Mapping[str, float]], names: Sequenc
         panel.set_title(f"variance mostly {mix}" if mix != "both" else "both")
         panel.set_xticks(places, [str(runs) for runs in RUNS])
         panel.set_xlabel("Runs in a cell")
-    panels[0].set_ylabel(f"share of {tables} tables whose 95 % interval holds the truth")
+    panels[0].set_ylabel(f"coverage in {tables} tables")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     to.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(to, dpi=110)
