@@ -27,9 +27,8 @@ STREAM = (
 )  # fmt: skip
 
 
-NEEDED: dict[str, dict[str, Any]] = dict.fromkeys(
-    ("chat", "opencode"), {"model": "m-1", "base_url": "http://127.0.0.1:1/v1"}
-)
+_ADDRESS = {"model": "m-1", "base_url": "http://127.0.0.1:1/v1"}
+NEEDED: dict[str, dict[str, Any]] = {"chat": _ADDRESS, "opencode": _ADDRESS}
 """Options without which an agent cannot be made."""
 PROVIDER = {"url": "https://api.example.com/v1", "paths": ["POST /responses"]}
 

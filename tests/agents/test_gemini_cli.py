@@ -127,6 +127,11 @@ def test_an_effort_that_is_neither_is_refused() -> None:
         agent("gemini_cli", effort="very hard")
 
 
+def test_the_script_of_an_mcp_server_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "s.py").touch()
+    assert tmp_path / "s.py" in invoked(mcp_servers={"tools": ["python3", str(tmp_path / "s.py")]}).readable
+
+
 def test_mcp_servers_are_trusted_in_its_settings() -> None:
     servers = settings(mcp_servers={"tools": ["python3", "s.py"]})["mcpServers"]
     assert servers == {"tools": {"command": "python3", "args": ["s.py"], "trust": True}}
@@ -164,7 +169,12 @@ def test_a_subscription_brings_the_login_and_asks_google_itself(
 
 
 def test_a_configuration_is_copied_and_has_to_be_there(tmp_path: Path) -> None:
-    assert invoked(configuration=str(tmp_path)).home == {".gemini": tmp_path}
+    mine = tmp_path / "mine"
+    (mine / "tmp").mkdir(parents=True)
+    for name in ("GEMINI.md", "oauth_creds.json"):
+        (mine / name).touch()
+    # No login where a key is used, and no chats of other days.
+    assert invoked(configuration=str(mine)).home == {".gemini/GEMINI.md": mine / "GEMINI.md"}
     with pytest.raises(AgentError, match=r"agent\.configuration"):
         agent("gemini_cli", configuration=str(tmp_path / "none")).probe()
 

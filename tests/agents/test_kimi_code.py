@@ -147,6 +147,13 @@ def test_a_subscription_brings_the_login_and_its_own_model() -> None:
     assert subscribed.provider is not None and "api.kimi.com:443" in subscribed.provider.hosts
 
 
+def test_a_configuration_is_copied_without_its_login(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    for name in ("credentials", "sessions", "skills"):
+        (mine / name).mkdir(parents=True)
+    assert invoked(configuration=str(mine)).home == {".kimi-code/skills": mine / "skills"}
+
+
 def test_a_wrong_protocol_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"agent\.protocol: one of kimi, openai is needed, found 'soap'"):
         agent("kimi_code", protocol="soap")

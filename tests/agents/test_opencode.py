@@ -151,7 +151,9 @@ def test_the_probe_says_its_version_or_how_to_install_it(tmp_path: Path) -> None
 
 
 def test_a_configuration_is_copied(tmp_path: Path) -> None:
-    assert invoked(configuration=str(tmp_path)).home == {".config/opencode": tmp_path}
+    mine = tmp_path / "mine"
+    (mine / "agent").mkdir(parents=True)
+    assert invoked(configuration=str(mine)).home == {".config/opencode/agent": mine / "agent"}
 
 
 # --- the stream --------------------------------------------------------------------------------------------------

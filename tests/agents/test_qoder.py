@@ -114,7 +114,9 @@ def test_mcp_servers_are_a_staged_file() -> None:
 
 def test_its_login_is_copied_into_a_clean_home(tmp_path: Path) -> None:
     assert invoked().home == {".qoder/.auth": tmp_path / ".qoder" / ".auth"}
-    assert invoked(configuration=str(tmp_path)).home == {".qoder": tmp_path}
+    mine = tmp_path / ".qoder"
+    (mine / "logs").mkdir()
+    assert invoked(configuration=str(mine)).home == {".qoder/.auth": mine / ".auth"}
 
 
 def test_a_token_that_is_named_stands_for_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

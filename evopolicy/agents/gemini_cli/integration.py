@@ -12,6 +12,7 @@ from evopolicy.agents.coding import CodingAgent, provider, version_of
 from evopolicy.agents.gemini_cli import chats, parser
 from evopolicy.agents.gemini_cli.config import GeminiConfig
 from evopolicy.agents.home import with_home_files
+from evopolicy.agents.installed import configuration_files, named_files
 from evopolicy.agents.node import Program, node_program
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentTask, Invocation, Provider
@@ -22,6 +23,8 @@ URL = "https://generativelanguage.googleapis.com"
 LOGIN_URL = "https://cloudcode-pa.googleapis.com"
 LOGIN_HOSTS = ("cloudcode-pa.googleapis.com:443", "oauth2.googleapis.com:443", "www.googleapis.com:443")
 KEY = "GEMINI_API_KEY"
+LEFT_BEHIND = ("tmp", "history", "projects.json")
+LOGIN_FILES = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json", "mcp-oauth-tokens.json", ".env")
 WEB_TOOLS = ("web_fetch", "google_web_search")
 # What it would ask other models for; the Run has one.
 SIDE_CALLS = (
@@ -85,7 +88,7 @@ class GeminiCli(CodingAgent):
             variables=config.variables,
             stdin=task.prompt,
             files=files,
-            readable=program.readable,
+            readable=(*program.readable, *named_files(config.mcp_servers)),
             home=self._home(),
             collect=(chats.COLLECTED,),
             provider=self.provider,
@@ -101,9 +104,11 @@ class GeminiCli(CodingAgent):
         return Path(self.config.configuration or "~/.gemini").expanduser() / "oauth_creds.json"
 
     def _home(self) -> dict[str, Path]:
+        subscribed = self.config.login == "subscription"
         if self.config.configuration:
-            return {".gemini": Path(self.config.configuration).expanduser()}
-        if self.config.login != "subscription":
+            without = LEFT_BEHIND if subscribed else (*LEFT_BEHIND, *LOGIN_FILES)
+            return configuration_files(self.config.configuration, ".gemini", without)
+        if not subscribed:
             return {}
         accounts = self._login().with_name("google_accounts.json")
         found = {accounts.name: accounts} if accounts.is_file() else {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evopolicy.agents.coding import CodingAgent, provider, version_of
 from evopolicy.agents.home import with_home_files
+from evopolicy.agents.installed import configuration_files, named_files
 from evopolicy.agents.kimi_code import parser
 from evopolicy.agents.kimi_code.config import KimiConfig
 from evopolicy.agents.kimi_code.wire import COLLECTED, FOLDER
@@ -23,6 +24,8 @@ URL = "https://api.moonshot.ai/v1"
 LOGIN_URL = "https://api.kimi.com/coding/v1"
 LOGIN_HOSTS = ("api.kimi.com:443", "auth.kimi.com:443", "api.kimi.ai:443", "auth.kimi.ai:443")
 KEY = "KIMI_MODEL_API_KEY"
+LEFT_BEHIND = ("sessions", "session_index.jsonl", "workspaces.json", "logs", "cache", "updates")
+LOGIN_FILES = ("credentials", "oauth")
 PROMPT = "prompt.md"
 QUIET = {"KIMI_DISABLE_TELEMETRY": "1", "KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_CRON": "1"}
 SETTINGS = '[tools]\ndisabled = ["WebSearch", "FetchURL"]\n'
@@ -74,7 +77,7 @@ class KimiCode(CodingAgent):
             environment={**QUIET, **self._model(task)},
             variables=config.variables,
             files={**files, PROMPT: task.prompt},
-            readable=program.readable,
+            readable=(*program.readable, *named_files(config.mcp_servers)),
             home=self._home(),
             collect=(COLLECTED,),
             provider=self.provider,
@@ -100,9 +103,11 @@ class KimiCode(CodingAgent):
         return {**named, **effort, **({} if config.key_variable else {KEY: "none-is-needed"})}
 
     def _home(self) -> dict[str, Path]:
-        folder = Path(self.config.configuration or f"~/{FOLDER}").expanduser()
+        subscribed = self.config.login == "subscription"
+        folder = Path(f"~/{FOLDER}").expanduser()
         if self.config.configuration:
-            return {FOLDER: folder}
-        if self.config.login != "subscription":
+            without = LEFT_BEHIND if subscribed else (*LEFT_BEHIND, *LOGIN_FILES)
+            return configuration_files(self.config.configuration, FOLDER, without)
+        if not subscribed:
             return {}
         return {f"{FOLDER}/{name}": folder / name for name in ("config.toml", "credentials")}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.coding import CodingAgent, find_cli, provider, version_of
+from evopolicy.agents.installed import configuration_files, named_files
 from evopolicy.agents.opencode import parser
 from evopolicy.agents.opencode.config import OpenCodeConfig
 from evopolicy.kernel.ports import AgentTask, Invocation, Provider
@@ -59,8 +60,8 @@ class OpenCode(CodingAgent):
             variables=config.variables,
             stdin=task.prompt,
             files={CONFIG: json.dumps(self._configuration(task), indent=2)},
-            readable=tuple(dict.fromkeys((program, program.resolve()))),
-            home={".config/opencode": Path(config.configuration).expanduser()} if config.configuration else {},
+            readable=tuple(dict.fromkeys((program, program.resolve(), *named_files(config.mcp_servers)))),
+            home=configuration_files(config.configuration, ".config/opencode", ("node_modules",)),
             provider=self.provider,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.agents.coding import CodingAgent, provider, version_of
+from evopolicy.agents.installed import configuration_files, named_files
 from evopolicy.agents.node import Program, node_program
 from evopolicy.agents.qoder import parser
 from evopolicy.agents.qoder.config import QoderConfig
@@ -20,6 +21,7 @@ URL = "https://center.qoder.sh"
 HOSTS = tuple(f"{name}.qoder.sh:443" for name in ("center", "openapi", "api1", "api2", "api3", "api2-v2"))
 TOKEN = "QODER_PERSONAL_ACCESS_TOKEN"
 FOLDER, LOGIN, PROMPT, SERVERS = ".qoder", ".qoder/.auth", "prompt.md", "mcp.json"
+LEFT_BEHIND = ("logs", "projects", "cache")
 WEB_TOOLS = ("WebFetch", "WebSearch", "ImageSearch", "ImageGen")
 
 
@@ -66,7 +68,7 @@ class Qoder(CodingAgent):
             argv=(*argv, *config.arguments, "--", said),
             variables=config.variables,
             files=files,
-            readable=program.readable,
+            readable=(*program.readable, *named_files(config.mcp_servers)),
             home=self._home(),
             provider=self.provider,
         )
@@ -79,5 +81,5 @@ class Qoder(CodingAgent):
 
     def _home(self) -> dict[str, Path]:
         if self.config.configuration:
-            return {FOLDER: Path(self.config.configuration).expanduser()}
+            return configuration_files(self.config.configuration, FOLDER, LEFT_BEHIND)
         return {} if TOKEN in self.config.variables else {LOGIN: Path(f"~/{LOGIN}").expanduser()}
