@@ -132,7 +132,7 @@ def test_a_provider_that_stays_away_spoils_the_run_once_retries_are_spent(
 
 @pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
 def test_a_silent_provider_is_cut_off_by_the_host(tmp_path: Path, agent: str) -> None:
-    """By the watchdog, which is nobody's fault; a provider is to blame for a longer silence than a test can wait for."""
+    """By the watchdog, which blames nobody: a provider is to blame only for a longer silence than a test waits for."""
     with model_server(Fault("stall")) as server:
         run = impatient(tmp_path, server, agent, retries=0, limits={"idle_seconds": 4})
     assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("idle", True, None), said(run)
