@@ -114,7 +114,6 @@ def test_after_a_fault_the_host_resumes_the_conversation_and_nothing_is_charged_
 @pytest.mark.parametrize(
     ("agent", "fault"),
     [
-        pytest.param("codex", status(429, after=SUBMITTED), marks=needs("codex"), id="codex-429"),
         pytest.param("codex", Fault("malformed", after=SUBMITTED), marks=needs("codex"), id="codex-malformed"),
         pytest.param("claude_code", status(529, after=SUBMITTED), marks=needs("claude_code"), id="claude_code-529"),
         pytest.param("chat", Fault("drop", after=SUBMITTED), id="chat-drop"),
@@ -152,9 +151,6 @@ def test_a_refused_login_before_any_submission_stops_the_run_with_what_to_mend(t
         pytest.param("codex", Fault("refusal", after=SUBMITTED), "refusal", marks=needs("codex"), id="codex-refusal"),
         pytest.param("claude_code", status(401, after=SUBMITTED), "authentication", marks=needs("claude_code"),
                      id="claude_code-401"),
-        pytest.param("claude_code", Fault("refusal", after=SUBMITTED), "refusal", marks=needs("claude_code"),
-                     id="claude_code-refusal"),
-        pytest.param("chat", Fault("context", after=SUBMITTED), "context", id="chat-context"),
         pytest.param("chat", Fault("refusal", after=SUBMITTED), "refusal", id="chat-refusal"),
     ],
 )  # fmt: skip
