@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
 from evopolicy.kernel.errors import RecordError, did_you_mean
 from evopolicy.kernel.evaluation import Graded
+from evopolicy.kernel.feedback import FEEDBACK
 from evopolicy.kernel.journal import JOURNAL
 from evopolicy.kernel.pool import SPLITS
+from evopolicy.kernel.program import Program, diff
 from evopolicy.kernel.record import RECORD, Run, load_run
+from evopolicy.kernel.stream import load_transcripts
 from evopolicy.kernel.submission import OUTCOMES, read_graded, submission_folder
 from evopolicy.kernel.sweep import SWEEP, Cell, read_sweep
+from evopolicy.kernel.transcript import Transcript
 
 if TYPE_CHECKING:
     from evopolicy.analysis.frames import Frames
@@ -235,6 +240,132 @@ def read_program(run: Run, digest: str) -> ProgramFiles | None:
         if path.suffix == ".py" and size <= SOURCE_BYTES:
             source[path.relative_to(folder).as_posix()] = path.read_text("utf-8", "replace")
     return ProgramFiles(count, total, source)
+
+
+# --- what a report shows of it -----------------------------------------------------------------------------------
+
+FEEDBACK_BYTES = 32 << 20
+"""A larger feedback.json is named, not read."""
+PICTURES: Mapping[str, bytes] = {"image/gif": b"GIF8", "image/png": b"\x89PNG"}
+"""Media types that are read as pictures, and how their files begin: no other kind is ever shown by a browser."""
+DIFF_BYTES = 256 << 10
+"""Of one file, each before and after: a larger one is named in a diff, not compared."""
+DIFF_LINES = 4_000
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An artifact of Feedback."""
+
+    name: str
+    media_type: str
+    size: int
+    """Bytes."""
+    episode: int | None
+    """Public index it belongs to, where it belongs to one."""
+    there: bool
+    """False where it was evicted or pruned."""
+    picture: bytes | None = None
+    """Its content, where it is a GIF or PNG that was asked for."""
+
+
+@dataclass(frozen=True)
+class FeedbackFiles:
+    """The Feedback of one Submission, as the agent got it."""
+
+    content: Mapping[str, Any]
+    """Of feedback.json; empty where it cannot be read."""
+    artifacts: tuple[Attached, ...] = ()
+    problem: str = ""
+    """Why it is not there: one sentence."""
+
+
+def read_feedback(run: Run, submission: int, picture_bytes: int) -> FeedbackFiles:
+    """The Feedback of a published Submission, with the content of pictures of at most `picture_bytes` each."""
+    folder = run.feedback(submission)
+    path = folder / FEEDBACK
+    try:
+        if path.stat().st_size > FEEDBACK_BYTES:
+            return FeedbackFiles({}, problem=f"{FEEDBACK} has {path.stat().st_size:,} bytes and is not shown")
+        content = json.loads(path.read_bytes())
+        rows = [_attached(folder, row, picture_bytes) for row in content.get("artifacts", ())]
+    except FileNotFoundError:
+        return FeedbackFiles({}, problem="its Feedback is not there any more")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return FeedbackFiles({}, problem=f"{FEEDBACK} cannot be read ({type(error).__name__})")
+    return FeedbackFiles(content, tuple(rows))
+
+
+def _attached(folder: Path, row: Mapping[str, Any], picture_bytes: int) -> Attached:
+    name, media_type, episode = str(row["file"]), str(row["media_type"]), row.get("episode")
+    path = folder / name
+    inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
+    size = path.stat().st_size if inside else int(row["bytes"])
+    picture = path.read_bytes() if inside and media_type in PICTURES and size <= picture_bytes else None
+    if picture is not None and not picture.startswith(PICTURES[media_type]):
+        picture = None
+    return Attached(name, media_type, size, episode if isinstance(episode, int) else None, inside, picture)
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """What the agent did, an attempt each."""
+
+    attempts: tuple[Transcript, ...] = ()
+    problem: str = ""
+    """Why they are not there, where they cannot be read: one sentence."""
+
+
+def read_transcripts(run: Run) -> Transcripts:
+    """The transcripts of `run`, in the order of its attempts; one that is missing is left out."""
+    try:
+        return Transcripts(tuple(load_transcripts(run.folder)))
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return Transcripts(problem=f"the transcript cannot be read ({type(error).__name__}: {error})")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How one Program of a Run differs from another."""
+
+    text: str = ""
+    """Unified diff."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """By path, why a file that differs is not compared."""
+    problem: str = ""
+    """Why there is none, where a Program's files are gone."""
+
+
+def read_changes(run: Run, before: str | None, after: str) -> Changes:
+    """The difference from the Program `before` (None: from nothing) to `after`, digests of Programs of `run`."""
+    if before == after:
+        return Changes()
+    folders = [run.program(digest) for digest in (before, after) if digest is not None]
+    if gone := [folder.name for folder in folders if not folder.is_dir()]:
+        return Changes(problem=f"the files of Program {gone[0][:12]} are not there any more")
+    try:
+        old, new = _regular(folders[0]) if before is not None else {}, _regular(folders[-1])
+        left_out, kept = dict[str, str](), (dict[str, bytes](), dict[str, bytes]())
+        for name in sorted({*old, *new}):
+            sizes = [files[name].stat().st_size for files in (old, new) if name in files]
+            contents = [files[name].read_bytes() if name in files else None for files in (old, new)]
+            if contents[0] == contents[1]:
+                continue
+            if max(sizes) > DIFF_BYTES or any((one or b"").count(b"\n") > DIFF_LINES for one in contents):
+                words = " to ".join("nothing" if one is None else f"{len(one):,} bytes" for one in contents)
+                left_out[name] = f"from {words}, too large to compare"
+                continue
+            for files, content in zip(kept, contents, strict=True):
+                if content is not None:
+                    files[name] = content
+        return Changes(diff(Program(before, kept[0]) if before else None, Program(after, kept[1])), left_out)
+    except OSError as error:
+        return Changes(problem=f"the Programs cannot be read ({error.strerror})")
+
+
+def _regular(folder: Path) -> dict[str, Path]:
+    paths = (path for path in folder.rglob("*") if not path.is_symlink() and path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def load_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool = True) -> Frames:

@@ -1,0 +1,42 @@
+"""The page around a report: one document that needs nothing else, asks nothing of any network and runs no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+
+from evopolicy.analysis.report.markup import Child, Html, join, line, tag
+from evopolicy.analysis.report.style import STYLE
+
+_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+POLICY = f"default-src 'none'; img-src data:; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
+"""Content-Security-Policy: what an escape that failed would still not do."""
+
+
+def entry(anchor: str, name: str, aside: str = "", below: Sequence[Html] = ()) -> Html:
+    """One line of the contents."""
+    link = tag("a", tag("span", name), tag("span", aside, class_="soft") if aside else None, href=f"#{anchor}")
+    return tag("li", link, tag("ol", *below) if below else None)
+
+
+def document(title: str, contents: Sequence[Html], *body: Child) -> str:
+    """The whole page; `body` begins with the `h1`."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", line(title)),
+        Html(f"<style>{STYLE}</style>"),
+    )
+    page = tag(
+        "div",
+        tag("nav", tag("ol", *contents), class_="toc", aria_label="Contents"),
+        tag("main", *body, id="main", tabindex=-1),
+        class_="page",
+    )
+    skip = tag("a", "Skip to the report", href="#main", class_="skip")
+    return join(Html("<!doctype html>\n"), tag("html", head, tag("body", skip, page), lang="en"), Html("\n"))

@@ -1,0 +1,245 @@
+"""The report of several Runs: their comparison, and an outline of each that its numbers link to."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+
+from evopolicy.analysis.report import drawing
+from evopolicy.analysis.report.gather import IN_SWEEP
+from evopolicy.analysis.report.markup import Child, Html, duration, fold, join, line, number, plural, table, tag
+from evopolicy.analysis.report.page import document, entry
+from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
+from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
+from evopolicy.analysis.report.submission import diff
+from evopolicy.analysis.scores import CellScore
+from evopolicy.analysis.tables import EntryRank, TableCell
+
+_Cells = Mapping[tuple[str, str], Sequence[CellScore]]
+
+
+class _Places:
+    """Where the Runs are in the page."""
+
+    def __init__(self, part: SweepPart, limits: Limits) -> None:
+        self.shown = part.runs[: limits.runs]
+        self._by_run = {id(run): f"run-{place}" for place, run in enumerate(self.shown, start=1)}
+        self._by_cell: dict[tuple[str, str, int], str] = {}
+        for run in self.shown:
+            self._by_cell.setdefault((run.entry, run.run.record.benchmark.slug, run.run.record.seed), self.anchor(run))
+        ranked = [row.entry for row in part.table.entries] if part.table else []
+        self.entries = list(dict.fromkeys([*ranked, *(cell.entry for cell in part.cells)]))
+        self.benchmarks = list(dict.fromkeys(cell.benchmark for cell in part.cells))
+
+    def of(self, cell: CellScore) -> str | None:
+        """The anchor of the Run that fills `cell`, where it has a section."""
+        return self._by_cell.get((cell.entry, cell.benchmark, cell.seed))
+
+    def anchor(self, run: RunPart) -> str:
+        return self._by_run[id(run)]
+
+    def group(self, entry: str) -> str:
+        return f"entry-{self.entries.index(entry) + 1}" if entry in self.entries else "runs"
+
+
+def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
+    """The page of several Runs: HTML that opens from disk and needs nothing else."""
+    places = _Places(part, limits)
+    done = sum(cell.status == "done" for cell in part.cells)
+    lost = len(part.runs) - len(places.shown)
+    entries = "1 entry" if len(places.entries) == 1 else f"{len(places.entries)} entries"
+    words = f"{done} of {plural(len(part.cells), 'cell')} done: {entries} on "
+    words += f"{plural(len(places.benchmarks), 'Benchmark')}."
+    missing = f"{plural(lost, 'Run')} without a section: a report shows {limits.runs}." if lost else ""
+    groups = [(name, [run for run in places.shown if run.entry == name]) for name in places.entries]
+    listed = [entry(places.group(name), line(name, 40), str(len(runs))) for name, runs in groups if runs]
+    contents = [
+        entry("ranks", "Ranks"), entry("scores", "Held-out"), entry("curves", "Curves"),
+        *([entry("figures", "Figures")] if part.figures else []), entry("runs", "Runs", below=listed),
+    ]  # fmt: skip
+    return document(
+        part.title,
+        contents,
+        tag("header", tag("h1", line(part.title)), tag("p", words, class_="lead")),
+        tag("section", tag("h2", "Ranks"), _ranks(part, places), id="ranks"),
+        tag("section", tag("h2", "Held-out scores"), _scores(part, places), _absent(part), id="scores"),
+        tag("section", tag("h2", "Best so far"), *_curves(part, places), id="curves"),
+        tag("section", tag("h2", "Figures"), *map(_figure, part.figures), id="figures") if part.figures else None,
+        tag(
+            "section", tag("h2", "Runs"),
+            tag("p", "An outline of each. Feedback, replays and transcripts are in a Run's own report: "
+                "evopolicy report source=RUN.", class_="lead"),
+            *[_group(name, runs, places, limits) for name, runs in groups if runs],
+            tag("p", missing, class_="cut") if missing else None,
+            id="runs",
+        ),
+        tag("footer", tag("p", "Made by evopolicy from the records of its Runs.")),
+    )  # fmt: skip
+
+
+# --- ranks -------------------------------------------------------------------------------------------------------
+
+
+def _ranks(part: SweepPart, places: _Places) -> Html:
+    if part.table is None:
+        return tag("p", f"No ranks: {line(part.refusal, 1_000)}.")
+    header = [
+        "entry",
+        "place",
+        "rank score",
+        "wins",
+        "top 2",
+        "cells",
+        "failed",
+        "Policy failures",
+        "tokens",
+        "cost",
+        "time",
+    ]
+    rows = [_rank_row(row, places) for row in part.table.entries]
+    for name in part.table.categories:
+        header.append(f"rank score, {line(name, 40)}")
+        for row, cells in zip(part.table.entries, rows, strict=True):
+            cells.append(_three(part.table.category_scores.get((row.entry, name))))
+    notes = [tag("li", line(note, 600)) for note in part.table.notes]
+    return join(table("Entries by rank score", header, rows), tag("ul", *notes, class_="notes") if notes else None)
+
+
+def _rank_row(row: EntryRank, places: _Places) -> list[Child]:
+    tokens = sum(
+        row.usage.get(key, 0) for key in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+    )
+    cost = row.usage.get("cost_usd")
+    score = join(tag("a", _three(row.rank_score), href=f"#{places.group(row.entry)}"), drawing.bar(row.rank_score))
+    return [
+        tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
+        "–" if row.place is None else str(row.place),
+        score if row.rank_score is not None else "–",
+        row.wins, row.top2, f"{row.cells_done} of {row.cells_total}", row.failures,
+        f"{row.policy_failures} of {row.episodes}", number(tokens) if tokens else "–",
+        f"${cost:,.2f}" if cost is not None else "–", duration(row.wall_seconds),
+    ]  # fmt: skip
+
+
+def _three(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+# --- held-out scores ---------------------------------------------------------------------------------------------
+
+
+def _scores(part: SweepPart, places: _Places) -> Html:
+    """A row a Benchmark, a column an entry; every seed's score links to its Run."""
+    by_place: dict[tuple[str, str], list[CellScore]] = {}
+    for cell in part.cells:
+        by_place.setdefault((cell.entry, cell.benchmark), []).append(cell)
+    best = {name: _best(name, by_place, places) for name in places.benchmarks}
+    rows = [
+        [line(benchmark, 60), *[_score(by_place.get((name, benchmark), []), part, places, name in best[benchmark])
+                                for name in places.entries]]
+        for benchmark in places.benchmarks
+    ]  # fmt: skip
+    header = ["Benchmark", *[line(name, 40) for name in places.entries]]
+    made = table("Held-out means, each Run's below them", header, rows)
+    return join(made, tag("p", "The best on a Benchmark is bold. ± is a standard error.", class_="soft"))
+
+
+def _best(benchmark: str, cells: _Cells, places: _Places) -> set[str]:
+    means = {name: _mean(cells.get((name, benchmark), [])) for name in places.entries}
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    top = max(known.values(), default=None)
+    return {name for name, mean in known.items() if mean == top and len(known) > 1}
+
+
+def _mean(cells: Sequence[CellScore]) -> float | None:
+    scores = [cell.mean for cell in cells if cell.mean is not None]
+    return math.fsum(scores) / len(scores) if scores else None
+
+
+def _score(cells: Sequence[CellScore], part: SweepPart, places: _Places, best: bool) -> Child:
+    if not cells:
+        return "–"
+    mean = _mean(cells)
+    known: TableCell | None = part.table.cells.get((cells[0].entry, cells[0].benchmark)) if part.table else None
+    error = known.standard_error if known else None
+    text = number(mean) + (f" ± {number(error)}" if error is not None and mean is not None else "")
+    links = [join(_seed(cell, places), " ") for cell in sorted(cells, key=lambda one: one.seed)]
+    return join(tag("strong", text) if best else text, tag("small", *links))
+
+
+def _seed(cell: CellScore, places: _Places) -> Html:
+    anchor, words = places.of(cell), number(cell.mean) if cell.mean is not None else cell.status
+    if anchor is None:
+        return join(words)
+    return tag("a", words, href=f"#{anchor}", aria_label=f"{line(cell.name, 120)}: {words}")
+
+
+def _absent(part: SweepPart) -> Html | None:
+    """Cells that are not done, and why."""
+    cells = [cell for cell in part.cells if cell.status != "done"]
+    items = [tag("li", f"{line(cell.name, 160)}: {cell.status}. {line(cell.reason, 300)}") for cell in cells[:100]]
+    items += [tag("li", f"{line(str(one.folder), 160)}: {line(one.reason, 300)}") for one in part.unreadable[:20]]
+    if not items:
+        return None
+    lost = len(cells) - 100
+    more = tag("p", f"{plural(lost, 'cell')} left out", class_="cut") if lost > 0 else None
+    return fold(
+        plural(len(cells), "cell") + " not done", tag("ul", *items, class_="notes"), more, open_=len(items) <= 10
+    )
+
+
+# --- curves and figures ------------------------------------------------------------------------------------------
+
+
+def _curves(part: SweepPart, places: _Places) -> list[Html | None]:
+    styles = {name: place for place, name in enumerate(places.entries)}
+    charts = [
+        drawing.curves(
+            benchmark,
+            [(run.entry, styles.get(run.entry, 0), run.rows) for run in part.runs
+             if run.run.record.benchmark.slug == benchmark],
+        )
+        for benchmark in places.benchmarks
+    ]  # fmt: skip
+    if not any(charts):
+        return [tag("p", "No Submission has a score yet.")]
+    key = drawing.legend(*[(f"curve c{i % drawing.STYLES}", line(name, 60)) for name, i in styles.items()])
+    words = "The best training score so far, a line a Run; what held out is in the table above."
+    return [tag("p", words, class_="soft"), key, tag("div", *charts, class_="small-multiples")]
+
+
+def _figure(figure: Figure) -> Html:
+    """As an image: whatever its own styles are, they stay in it."""
+    source = f"data:image/svg+xml;base64,{base64.b64encode(figure.svg).decode()}"
+    return tag("figure", tag("figcaption", line(figure.title)), tag("img", src=source, alt=line(figure.text, 400)))
+
+
+# --- the Runs ----------------------------------------------------------------------------------------------------
+
+
+def _group(name: str, runs: Sequence[RunPart], places: _Places, limits: Limits) -> Html:
+    return tag(
+        "section", tag("h3", line(name, 80)), *[_run(run, places, limits) for run in runs], id=places.group(name)
+    )
+
+
+def _run(part: RunPart, places: _Places, limits: Limits) -> Html:
+    record, measured = part.run.record, part.run.result.assessment
+    words, changes, lines = diff(part.final, limits.diff_lines, "From the initial Program to the selected one")
+    changed = join("The selected Program", tag("span", f" against the initial one: {words}", class_="soft"))
+    return tag(
+        "article",
+        tag(
+            "h4", f"{record.benchmark.slug}, seed {record.seed} ", validity(part),
+            tag("span", number(measured.mean if measured else None), class_="score"),
+        ),
+        fold("Timeline", timeline(part), open_=False),
+        fold(f"{plural(len(part.rows), 'Submission')}", overview(part, limit=100)) if part.rows else None,
+        fold("Candidates and selection", selection(part)),
+        fold("Held-out Episodes", *heldout(part)),
+        fold("Usage, cost and time", usage(part)),
+        fold(changed, changes) if lines or part.final.left_out else None,
+        tag("p", "Its folder: ", tag("code", part.run.folder.as_posix()), class_="soft"),
+        class_="submission outline", id=places.anchor(part), aria_label=f"{part.entry} on {record.benchmark.slug}",
+    )  # fmt: skip
