@@ -1,0 +1,98 @@
+"""`evopolicy report`: a Run, a sweep or any Runs as one HTML file, and that file in MLflow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evopolicy.analysis.load import Found, find_runs
+from evopolicy.cli.options import TRACKING, output_above, pairs
+from evopolicy.cli.sources import KEYS, sources
+from evopolicy.cli.text import plural
+from evopolicy.kernel.errors import ConfigError, RecordError
+from evopolicy.kernel.record import RECORD
+from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep
+
+NAME = "report.html"
+_YES = {"true": True, "false": False}
+
+
+def report(words: Sequence[str]) -> int:
+    """`source=` or `sweep=` what to show; `to=` the file, `report.html` beside the records by default; `log=true`."""
+    options = pairs("report", words, dict.fromkeys((*KEYS, "to", "allow", "log", *TRACKING)))
+    log = _YES.get(options.get("log", "false"))
+    if log is None:
+        raise ConfigError(f"log: true or false is needed, found '{options['log']}'")
+    folders = sources(options, "report")
+    target = _target(options, folders)
+    found = find_runs(*folders)
+    sweep = _sweep(folders)
+    if log and sweep is None and len(found) != 1:
+        raise ConfigError("log: a report of several Runs is of no one MLflow run; name a Run or one sweep")
+    html = _render(found, sweep, folders, [name for name in options.get("allow", "").split(",") if name])
+    _write(target, html)
+    print(f"{target} ({len(html.encode()) / 1e6:.1f} MB, {plural(len(found), 'Run')})")
+    if log:
+        _log(options, folders[0], found, sweep, html)
+    return 0
+
+
+def _target(options: Mapping[str, str], folders: Sequence[Path]) -> Path:
+    """Where the page goes. Raises ConfigError for what is no HTML file, before anything is read."""
+    if "to" not in options:
+        return folders[0] / NAME if len(folders) == 1 and folders[0].is_dir() else Path(NAME)
+    target = Path(options["to"])
+    if target.is_dir():
+        return target / NAME
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"to: an .html file or a folder is needed, found '{target}'")
+    if not target.absolute().parent.is_dir():
+        raise ConfigError(f"to: there is no folder '{target.absolute().parent}'; make it first")
+    return target
+
+
+def _sweep(folders: Sequence[Path]) -> Sweep | None:
+    """The one sweep that is asked for, if it is one."""
+    return read_sweep(folders[0]) if len(folders) == 1 and (folders[0] / SWEEP).is_file() else None
+
+
+def _render(found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: Sequence[str]) -> str:
+    from evopolicy.analysis.report.gather import gather_run, gather_sweep
+    from evopolicy.analysis.report.run import render_run
+    from evopolicy.analysis.report.sweep import render_sweep
+
+    if len(found) == 1 and sweep is None:
+        return render_run(gather_run(found[0], found))
+    if not found and not found.cells:
+        raise RecordError(f"source: no Run can be read ({found.unreadable[0].reason})")
+    title = f"Sweep {sweep.name}" if sweep else f"Runs of {', '.join(folder.name for folder in folders[:4])}"
+    return render_sweep(gather_sweep(found, title, allow=allow))
+
+
+def _write(target: Path, html: str) -> None:
+    """Whole or not at all."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.absolute().parent, delete=False) as file:
+        try:
+            file.write(html)
+            file.close()
+            Path(file.name).chmod(0o644)
+            Path(file.name).replace(target)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def _log(options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | None, html: str) -> None:
+    from evopolicy.tracking.report import upload_run_report, upload_sweep_report
+    from evopolicy.tracking.store import Tracking, connect
+
+    named = {key.partition(".")[2]: value for key, value in options.items() if key in TRACKING}
+    tracking = Tracking.from_mapping({**(sweep.tracking if sweep else {}), **named})
+    if "output" in options:
+        output = Path(options["output"])
+    else:
+        output = output_above(folder if sweep or (folder / RECORD).is_file() else found[0].folder)
+    store = connect(tracking, output.absolute())
+    upload = upload_sweep_report(store, sweep.name, html) if sweep else upload_run_report(store, found[0].record, html)
+    print(f"In MLflow: {NAME} of the run {upload}")
