@@ -74,6 +74,10 @@ class CellScore:
     conditions: Mapping[str, str] = field(default_factory=dict)
     """By the names in CONDITIONS, in words."""
     axes: Mapping[str, str] = field(default_factory=dict)
+    result_key: str = ""
+    """As `RunRecord.result_key`; '' for the place of a Run."""
+    parent: str = ""
+    """Result key of the Run that this one grades again; '' for a Run of its own."""
 
     @property
     def name(self) -> str:
@@ -141,6 +145,8 @@ def run_score(run: Run, cell: Cell | None = None) -> CellScore:
         usage=usage_numbers(run.state.usage),
         conditions=run_conditions(record),
         axes=record.axes,
+        result_key=record.result_key,
+        parent=record.parent,
     )
 
 
@@ -249,8 +255,22 @@ def _duplicates(scores: Sequence[CellScore]) -> str:
         cells[score.entry, score.benchmark, score.seed].append(score)
     for found in cells.values():
         if len(found) > 1:
-            return f"{CONDITIONS['duplicates']}: {len(found)} Runs of {found[0].name}"
+            return f"{CONDITIONS['duplicates']}: {len(found)} Runs of {found[0].name}{_kinship(found)}"
     return ""
+
+
+def _kinship(found: Sequence[CellScore]) -> str:
+    """Which of several Runs of one cell grade others again, in words; '' for none."""
+    regrades = [score for score in found if score.parent]
+    keys = {score.result_key for score in found}
+    if any(score.parent in keys for score in regrades):
+        return ", one a regrade of the other" if len(found) == 2 else f", {len(regrades)} of them regrades of another"
+    if not regrades:
+        return ""
+    parents = {score.parent for score in found}
+    if len(parents) == 1:
+        return ", all of them regrades of one Run"
+    return f", {len(regrades)} of them regrades of a Run that is not among them"
 
 
 def _brief(value: str) -> str:

@@ -79,6 +79,8 @@ class RunState:
     """The provider's session of the newest attempt that named one."""
     agent_error: str = ""
     """The provider's own words, where the newest attempt failed."""
+    agent_error_kind: str = ""
+    """Which of the provider's faults that was: 'overload', 'credentials', ...; '' where its integration cannot tell."""
     unexplained_tokens: int | None = None
     """Tokens the Host's proxy passed on that the agent's streams do not tell of; None where no attempt can say."""
     candidates: tuple[int, ...] | None = None
@@ -182,6 +184,7 @@ def _agent_ended(state: RunState, event: Event) -> RunState:
         tool_calls=state.tool_calls + event.get("tool_calls", 0),
         agent_session=event.get("session_id") or state.agent_session,
         agent_error=event.get("error", ""),
+        agent_error_kind=event.get("error_kind", ""),
         unexplained_tokens=_sum(state.unexplained_tokens, event.get("unexplained_tokens")),
     )
 
