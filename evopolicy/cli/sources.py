@@ -1,11 +1,12 @@
-"""Which Runs a verb reads: `sweep=` by name, or `source=` folders."""
+"""Which Runs a verb reads: `sweep=` by name, `source=` folders, or an experiment of MLflow that is downloaded first."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from evopolicy.cli.options import output_of, sweep_of
+from evopolicy.cli.options import OUTPUT, output_of, sweep_of
 from evopolicy.cli.text import clean
 from evopolicy.kernel.errors import ConfigError
 
@@ -18,8 +19,10 @@ def sources(options: Mapping[str, str], verb: str = "table") -> list[Path]:
     """Folders that `analysis.find_runs` reads, for the words of a verb.
 
     `sweep=NAME,...` are sweeps of `output=`; `source=` is one or more, comma separated, of a folder (a Run's, a
-    sweep's, an output folder). Raises ConfigError for neither or both of `sweep` and `source`, a sweep that is not
-    there or an empty source.
+    sweep's, an output folder) and `mlflow:EXPERIMENT` or `mlflow:EXPERIMENT/SWEEP`, which is brought up to date under
+    `output=` from the store `tracking.uri=` ('' for the output folder's mlflow.db). Runs of an experiment that are
+    left out are named on standard error. Raises ConfigError for neither or both of `sweep` and `source`, a sweep that
+    is not there or an empty source; TrackingError for an experiment that is not there or cannot be read.
     """
     if ("sweep" in options) == ("source" in options):
         raise ConfigError(
@@ -30,7 +33,7 @@ def sources(options: Mapping[str, str], verb: str = "table") -> list[Path]:
         return [sweep_of(output, name) for name in _listed("sweep", options["sweep"])]
     found: list[Path] = []
     for source in _listed("source", options["source"]):
-        found.append(Path(source))
+        found.extend(_downloaded(source, options) if is_mlflow(source) else [Path(source)])
     return list(dict.fromkeys(found))
 
 
@@ -47,3 +50,15 @@ def _listed(key: str, text: str) -> list[str]:
     if not names:
         raise ConfigError(f"{key}: a name is needed, found '{clean(text)}'")
     return names
+
+
+def _downloaded(source: str, options: Mapping[str, str]) -> list[Path]:
+    from evopolicy.tracking.download import download
+    from evopolicy.tracking.store import Tracking
+
+    output = Path(options.get("output", OUTPUT))
+    tracking = Tracking(options.get("tracking.uri", ""))
+    found = download(source.removeprefix(MLFLOW), output, tracking)
+    for line in found.skipped:
+        print(f"left out of {clean(source)}: {clean(line, 500)}", file=sys.stderr)
+    return list(found.sources)

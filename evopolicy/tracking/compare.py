@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from evopolicy.kernel.record import Run
-from evopolicy.kernel.sweep import Cell, Sweep
+from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
 from evopolicy.kernel.values import digest
+from evopolicy.tracking.files import Upload
 from evopolicy.tracking.masking import mask
 from evopolicy.tracking.metrics import Point
 from evopolicy.tracking.project import Projection, clean_tags
@@ -210,8 +214,13 @@ def project_sweep(comparison: Comparison) -> Projection:
         ended=comparison.ended,
         tags=clean_tags(mask(tags)),
         points=_points(comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}),
-        uploads=uploads(table),
+        uploads=(*uploads(table), _planned(sweep)),
     )
+
+
+def _planned(sweep: Sweep) -> Upload:
+    """The sweep's own file, so that who downloads it knows the cells that are missing too."""
+    return Upload(SWEEP, content=json.dumps(mask(msgspec.to_builtins(replace(sweep, tracking={}))), indent=2).encode())
 
 
 def agent_identity(sweep: str, entry: str) -> str:

@@ -16,12 +16,20 @@ from evopolicy.kernel.feedback import FEEDBACK
 from evopolicy.kernel.record import feedback_folder
 from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.stream import STDOUT, TRANSCRIPT
+from evopolicy.kernel.submission import OUTCOMES, submission_folder
 from evopolicy.tracking.masking import copy_masked
 
-_ACTIVE = frozenset(
+ACTIVE = frozenset(
     {".html", ".htm", ".xhtml", ".shtml", ".svg", ".xml", ".xsl", ".mht", ".mhtml", ".js", ".mjs", ".pdf"}
 )
 
+OUTCOME_FILES = "outcomes"
+"""Folder of the Submissions' graded Episodes among the artifacts."""
+EVALUATIONS = "evaluations"
+"""Folder of the private splits' graded Episodes, in a Run's folder and among the artifacts."""
+PRIVATE = ("validation", "assessment")
+INITIAL = "initial"
+"""Folder of the Program a Run began with, among those of its Submissions."""
 STREAMS = (STDOUT, "stderr.log", "proxy.jsonl")
 """What an attempt's agent and the Host's proxy wrote, as it came."""
 STREAM_BYTES = 1 << 20
@@ -74,6 +82,21 @@ def attempt_uploads(folder: Path, attempt: int, version: int, bulk: bool) -> Ite
             yield Upload(_join(attempt_target(attempt), name), source=path, version=version)
 
 
+def outcome_uploads(folder: Path, submission: int) -> Iterator[Upload]:
+    """The graded Episodes of a published Submission."""
+    path = submission_folder(folder, submission) / OUTCOMES
+    if path.is_file() and not path.is_symlink():
+        yield Upload(f"{OUTCOME_FILES}/{submission:04d}.jsonl", source=path)
+
+
+def evaluation_uploads(folder: Path, version: int) -> Iterator[Upload]:
+    """The graded Episodes of Programs on the private splits."""
+    for split in PRIVATE:
+        for path in _regular_files(folder / EVALUATIONS / split):
+            if path.suffix == ".jsonl":
+                yield Upload(f"{EVALUATIONS}/{split}/{path.name}", source=path, version=version)
+
+
 def stage(uploads: Iterable[Upload], folder: Path, mask: Masker) -> None:
     """Lay `uploads` under `folder` by their target names, without secrets; a file that has vanished is left out."""
     for upload in uploads:
@@ -104,7 +127,7 @@ def _bulk(feedback: Path) -> frozenset[str]:
 
 
 def _shown(name: str) -> str:
-    return f"{name}.txt" if PurePosixPath(name).suffix.lower() in _ACTIVE else name
+    return f"{name}.txt" if PurePosixPath(name).suffix.lower() in ACTIVE else name
 
 
 def _join(target: str, name: str) -> str:

@@ -22,7 +22,15 @@ from evopolicy.kernel.record import RECORD, RunRecord
 from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.state import ResultState, RunState, SubmissionState, fold
 from evopolicy.kernel.values import digest
-from evopolicy.tracking.files import Upload, attempt_uploads, feedback_uploads, program_uploads
+from evopolicy.tracking.files import (
+    INITIAL,
+    Upload,
+    attempt_uploads,
+    evaluation_uploads,
+    feedback_uploads,
+    outcome_uploads,
+    program_uploads,
+)
 from evopolicy.tracking.masking import mask, masked_by, masker, named_variables
 from evopolicy.tracking.metrics import Point, run_points
 from evopolicy.tracking.spans import Attempt, ended_attempts
@@ -250,13 +258,16 @@ def _uploads(
 ) -> Iterator[Upload]:
     yield Upload(RECORD, content=_json(mask(msgspec.to_builtins(record))))
     yield Upload("config.json", content=_json(mask(dict(shown_config(record)))))
+    yield from program_uploads(folder, record.initial_program, f"programs/{INITIAL}")
     for submission in state.submissions:
         yield from program_uploads(folder, submission.program, f"programs/{submission.id:04d}")
     for submission in state.published:
         yield from feedback_uploads(folder, submission.id, f"feedback/{submission.id:04d}", bulk)
+        yield from outcome_uploads(folder, submission.id)
     for attempt in attempts:
         yield from attempt_uploads(folder, attempt.number, attempt.version, bulk)
     if any(result.ended for result in state.results.values()):
+        yield from evaluation_uploads(folder, len(events))
         yield Upload(JOURNAL, source=folder / JOURNAL, version=len(events))
 
 

@@ -36,6 +36,7 @@ QUIET = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "GIT_PYTHON_REFRESH": "quiet",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -118,6 +119,19 @@ def reach(tracking: Tracking, output: Path) -> None:
     uri = resolve_uri(tracking, output)
     forget_inherited()
     guarded(uri, "opening the store", _open_client, uri)
+
+
+def open_existing(tracking: Tracking, output: Path) -> tuple[str, Any]:
+    """The URI and a client of a store that is there already; nothing is created in it.
+
+    Raises TrackingError where there is none or it does not answer.
+    """
+    uri = resolve_uri(tracking, output)
+    scheme, _, path = uri.partition(":///")
+    if scheme.partition("+")[0] == "sqlite" and not Path(path.partition("?")[0]).is_file():
+        raise TrackingError(f"tracking: there is no database {path}; name the store: tracking.uri=URI, or its output=")
+    forget_inherited()
+    return uri, _client(uri, own=not tracking.uri)
 
 
 def forget_inherited() -> None:

@@ -26,6 +26,12 @@ LINES = "journal_lines"
 """Tag of a cell: how many lines of its journal its MLflow run holds whole."""
 ARTIFACTS = "tracked_artifacts"
 """Tag of a cell: which artifacts were logged up to there, as `Tracking.artifacts`."""
+FILES = "tracked_files"
+"""Tag of a cell: which kinds of files were logged, as FILES_VERSION."""
+FILES_VERSION = "2"
+"""Raised when a Run's projection has more files: what an older one logged is then completed."""
+FOLDER = "folder"
+"""Tag of a sweep's cell: `Cell.run`."""
 _IN_A_ROW = 2
 """Errors after which a pass is given up: the store is down, the rest would only wait for it."""
 
@@ -147,6 +153,7 @@ class CellTracker:
             if "error" not in projection.tags:
                 log.drop_tag("error")
             log.set_tag(ARTIFACTS, self.tracking.artifacts)
+            log.set_tag(FILES, FILES_VERSION)
             log.set_tag(LINES, str(len(followed.events)))
         for key, value in tags.items():
             if not (key == "sweep" and "sweep" in log.tags):
@@ -156,7 +163,7 @@ class CellTracker:
         """Its run, and what the last tracker says of how far it is."""
         log = open_run(self.store(), projection, parent=parent, known=followed.run_id)
         lines = log.tags.get(LINES, "")
-        same = log.tags.get(ARTIFACTS) == self.tracking.artifacts
+        same = log.tags.get(ARTIFACTS) == self.tracking.artifacts and log.tags.get(FILES) == FILES_VERSION
         followed.lines = int(lines) if lines.isdigit() and same and not self._rebuild else 0
         if 0 < followed.lines < len(followed.events) and followed.record is not None:
             before = self._project(followed, followed.record, followed.lines)
@@ -253,6 +260,7 @@ class SweepTracker:
         for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[_place(c)].error)):
             followed = self._followed[_place(cell)]
             tags = {"sweep": sweep.name, sweep_tag(sweep.name): "true", "mlflow.runColor": colour[cell.entry]}
+            tags[FOLDER] = cell.run
             failed = cell.error if cell.status == "failed" else None
             if in_a_row >= _IN_A_ROW:
                 followed.error = followed.error or ("the store did not answer" if followed.record else "")

@@ -100,7 +100,7 @@ def test_the_rank_table_is_an_artifact_of_the_sweep(
 ) -> None:
     follow_sweep(output, make_sweep(seeds=1).name, rank)
     sweep = dump(store)[sweep_identity("quick")]
-    assert sweep.artifacts == ("rank.html", "rank.json", "rank.md")
+    assert sweep.artifacts == ("rank.html", "rank.json", "rank.md", "sweep.json")
     assert "| cma\\_es |" in sweep.tags["mlflow.note.content"]
 
 
