@@ -100,13 +100,13 @@ def _category(table: RankTable, name: str) -> Column:
 
 def _narrowed(columns: list[Column], width: int | None, scores: tuple[float | None, ...], short: bool) -> Grid:
     """A grid of entries whose names are broken into lines as far as `width` asks for."""
-    grid = _grid(columns, frozenset({1}), scores, short)
+    grid = make_grid(columns, frozenset({1}), scores, short)
     over = 0 if width is None else grid.width() - width
     if over <= 0:
         return grid
     names = max(grid.widths()[1] - over, _LEAST_NAME)
     broken: Column = ("entry", [GridCell(wrap(cell.text, names)) for cell in columns[1][1]])
-    return _grid([columns[0], broken, *columns[2:]], frozenset({1}), scores, True)
+    return make_grid([columns[0], broken, *columns[2:]], frozenset({1}), scores, True)
 
 
 def _heldout(table: RankTable, width: int | None, mark: bool) -> list[Grid]:
@@ -122,13 +122,14 @@ def _blocks(first: Column, columns: Sequence[Column], width: int | None) -> list
     for count in range(1, len(columns) + 1):
         size = -(-len(columns) // count)
         parts = [columns[start : start + size] for start in range(0, len(columns), size)]
-        grids = [_grid([first, *part], left, (), width is not None) for part in parts]
+        grids = [make_grid([first, *part], left, (), width is not None) for part in parts]
         if width is None or all(grid.width() <= width for grid in grids):
             break
     return grids
 
 
-def _grid(columns: Sequence[Column], left: frozenset[int], scores: tuple[float | None, ...], short: bool) -> Grid:
+def make_grid(columns: Sequence[Column], left: frozenset[int], scores: tuple[float | None, ...], short: bool) -> Grid:
+    """`columns` beside each other; `short` breaks long headers into lines."""
     header = []
     for name, cells in columns:
         widest = max((cell_len(line) for cell in cells for line in cell.text.split("\n")), default=0)

@@ -75,6 +75,23 @@ CORE16: tuple[PublishedBenchmark, ...] = (
 )
 # fmt: on
 
+SLUGS = dict(
+    zip(
+        (benchmark.id for benchmark in CORE16),
+        (
+            "acrobot", "mountain_car_continuous", "bipedal_walker", "car_racing",
+            "reacher", "half_cheetah", "ant", "pusher",
+            "minigrid_door_key", "minigrid_key_corridor", "minigrid_four_rooms", "minigrid_obstructed_maze",
+            "parking", "roundabout", "fetch_push", "fetch_pick_and_place",
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+"""The slug of our Benchmark of each, by Gymnasium id: those of `suite=core16`."""
+
+DEMANDS = {benchmark.id: benchmark.demand for benchmark in CORE16}
+"""The demand group of each Benchmark, by Gymnasium id."""
+
 FAMILIES = {benchmark.id: benchmark.family for benchmark in CORE16}
 """The category of each Benchmark, by Gymnasium id: the `groups` of `rank_table`."""
 

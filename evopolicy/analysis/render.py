@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -29,11 +30,12 @@ def render_text(table: RankTable, width: int = 80) -> str:
     """Plain text of at most `width` columns (as far as that is possible), ending in a newline. No colour, no box."""
     blocks = grids(table, width, mark=True)
     notes = [*([_BEST_NOTE] if _has_best(blocks) else []), *map(clean, table.notes)]
-    parts = [*map(_text_grid, blocks), "\n".join(line for note in notes for line in _fold(note, width))]
+    parts = [*map(draw_text, blocks), "\n".join(line for note in notes for line in fold(note, width))]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _text_grid(grid: Grid) -> str:
+def draw_text(grid: Grid) -> str:
+    """One grid, its columns under each other; no newline at the end."""
     widths = grid.widths()
     lines = _text_row(grid, widths, grid.header)
     lines.append((" " * GAP).join("─" * width for width in widths))
@@ -58,7 +60,8 @@ def _pad(text: str, width: int, left: bool) -> str:
     return text + space if left else space + text
 
 
-def _fold(note: str, width: int) -> list[str]:
+def fold(note: str, width: int) -> list[str]:
+    """Lines of `note`, at most `width` long."""
     return textwrap.wrap(note, max(width, 20), subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -85,12 +88,12 @@ class _RichTable:
         mark = not console.is_terminal or bool(console.no_color)
         blocks = grids(self._table, options.max_width - 1, mark)
         for grid in blocks:
-            yield _rich_grid(grid, options.max_width - 1)
+            yield draw_rich(grid, options.max_width - 1)
             yield Text()
         if mark and _has_best(blocks):
             yield Text(_BEST_NOTE, style="dim")
         for note in self._table.notes:
-            lines = _fold(clean(note), options.max_width)
+            lines = fold(clean(note), options.max_width)
             yield Padding(Text("\n".join(lines), style="dim"), 0)
 
 
@@ -100,7 +103,8 @@ _RANK_SCORE = 2
 """Place of that column in a grid whose rows are entries."""
 
 
-def _rich_grid(grid: Grid, width: int) -> Table:
+def draw_rich(grid: Grid, width: int) -> Table:
+    """One grid as a rich table; rank scores get a bar beside them where `width` has room for it."""
     from rich import box
     from rich.table import Table
 
@@ -156,9 +160,9 @@ def render_csv(table: RankTable) -> str:
     header += ["wall_seconds"]
     for benchmark in table.benchmarks:
         header += [benchmark, f"{benchmark} standard_error", f"{benchmark} error_over", f"{benchmark} seeds"]
-    writer.writerow([_inert(name) for name in header])
+    writer.writerow([inert(name) for name in header])
     for row in table.entries:
-        fields: list[object] = [row.place, _inert(row.entry), row.rank_score]
+        fields: list[object] = [row.place, inert(row.entry), row.rank_score]
         fields += [table.category_scores.get((row.entry, name)) for name in table.categories]
         fields += [row.wins, row.top2, row.benchmarks, len(table.benchmarks), row.cells_done, row.cells_total]
         fields += [row.failures, row.policy_failures, row.episodes, round(row.wall_seconds, 3)]
@@ -169,20 +173,26 @@ def render_csv(table: RankTable) -> str:
     return out.getvalue()
 
 
-def _inert(label: str) -> str:
+def inert(label: str) -> str:
+    """A label no spreadsheet runs as a formula."""
     text = clean(label)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def render_markdown(table: RankTable) -> str:
     """GitHub-flavoured Markdown: the tables, the best on each Benchmark bold, and the notes as a list."""
-    parts = []
-    for grid in grids(table, None, mark=False):
+    return draw_markdown(grids(table, None, mark=False), [clean(note) for note in table.notes])
+
+
+def draw_markdown(blocks: Sequence[Grid], notes: Sequence[str], title: str = "") -> str:
+    """Grids as Markdown tables below their title, and notes below them as a list."""
+    parts = [f"**{_markdown(title)}**"] if title else []
+    for grid in blocks:
         marks = [":--" if i in grid.left else "--:" for i in range(len(grid.header))]
         lines = ["| " + " | ".join(_markdown(name) for name in grid.header) + " |", "| " + " | ".join(marks) + " |"]
         lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in grid.rows]
         parts.append("\n".join(lines))
-    parts.append("\n".join(f"- {_markdown(clean(note))}" for note in table.notes))
+    parts.append("\n".join(f"- {_markdown(note)}" for note in notes))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -196,7 +206,7 @@ def _markdown_cell(cell: GridCell) -> str:
     return f"**{text}**" if cell.best else text
 
 
-_STYLE = """
+STYLE = """
 .rank-table { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; color-scheme: light dark; margin: 1.5rem auto;
   max-width: 72rem; padding: 0 1rem; }
 .rank-table .scroll { overflow-x: auto; margin-bottom: 1rem; }
@@ -214,6 +224,7 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { .rank-table { color: #e6edf3; background: #0d1117; }
   .rank-table strong { color: #56d364; } }
 """.strip()
+"""CSS of every table in HTML, for what is inside of `class="rank-table"`."""
 
 
 def render_html(table: RankTable, *, title: str = "Rank table", document: bool = True) -> str:
@@ -221,7 +232,7 @@ def render_html(table: RankTable, *, title: str = "Rank table", document: bool =
     tables = "\n".join(map(_html_grid, grids(table, None, mark=False)))
     notes = "".join(f"<li>{html.escape(clean(note))}</li>" for note in table.notes)
     body = f'<section class="rank-table">\n{tables}\n<ul class="notes">{notes}</ul>\n</section>'
-    style = f"<style>\n{_STYLE}\n</style>"
+    style = f"<style>\n{STYLE}\n</style>"
     if not document:
         return f"{style}\n{body}\n"
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'

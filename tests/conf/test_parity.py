@@ -23,7 +23,11 @@ from evopolicy.presets import conf_folder, option
 GROUPS = sorted(path.name for path in conf_folder().iterdir() if path.is_dir())
 VALUES = {"uri": ["tracking.uri=sqlite:///x.db"], "gymnasium": ["benchmark.env_id=X-v0", "benchmark.failure_score=0"]}
 """What an option leaves open on purpose."""
+AGENT_IS_CHOSEN = ("paper/core16",)
+"""Experiments whose agents are named on the command line, since they cost."""
 GLOBAL = ("experiment", "protocol", "suite")
+NOT_OF_A_RUN = ("table",)
+"""What verbs read: nothing of it composes into a Run."""
 
 
 def names(group: str) -> list[str]:
@@ -41,7 +45,7 @@ def as_run(values: dict[str, object]):
     return config_from({k: v for k, v in values.items() if k not in ("sweep", "dry_run", "launcher")})
 
 
-SIMPLE = [group for group in GROUPS if group not in GLOBAL]
+SIMPLE = [group for group in GROUPS if group not in (*GLOBAL, *NOT_OF_A_RUN)]
 
 
 @pytest.mark.parametrize("choices", list(zip_longest(*map(names, SIMPLE))))
@@ -121,6 +125,9 @@ def test_an_experiment_composes_and_names_its_sweep(name: str) -> None:
     assert config.sweep
     params = config.hydra.sweeper.params
     for group in ("agent", "benchmark"):
+        if group == "agent" and name in AGENT_IS_CHOSEN:
+            assert group not in params
+            continue
         assert set(str(params[group]).split(",")) <= set(names(group))
 
 
@@ -131,6 +138,17 @@ def test_the_papers_random_row_is_of_the_cases_and_seeds_it_was_published_for() 
     assert (pool.kind, pool.cases, pool.policy_seed, pool.assessment) == ("paper", "hash", "case_plus_one", 32)
     assert (run.selection.rule, run.budget.episodes, values["suite"]) == ("last", 1, "core16")
     assert run.benchmark["max_steps"] == 1000
+
+
+def test_core16_is_sixteen_benchmarks_by_three_seeds_under_the_papers_protocol() -> None:
+    schema.store()
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        config = compose("config", ["experiment=paper/core16"], return_hydra_config=True)
+    params = config.hydra.sweeper.params
+    assert (len(str(params.benchmark).split(",")), str(params.seed)) == (16, "0,1,2")
+    run = as_run(composed("experiment=paper/core16", "agent=random", "benchmark=cartpole"))
+    assert (run.budget.episodes, run.budget.finish, run.pool.kind, run.pool.cases) == (128, "exhaust", "paper", "files")
+    assert (run.pool.validation, run.pool.assessment, run.selection.tie_break) == (16, 32, "latest")
 
 
 def test_every_agent_has_an_option_and_every_option_an_agent() -> None:
