@@ -9,6 +9,14 @@ if TYPE_CHECKING:
     from evopolicy.analysis.code import CodeMeasures, measure_code
     from evopolicy.analysis.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
     from evopolicy.analysis.edits import edit_counts, size_counts
+    from evopolicy.analysis.figures.curves import best_so_far_figure
+    from evopolicy.analysis.figures.demand import demand_figure
+    from evopolicy.analysis.figures.edits import edit_size_figure
+    from evopolicy.analysis.figures.scores import profile_figure, rank_figure
+    from evopolicy.analysis.figures.splits import splits_figure
+    from evopolicy.analysis.figures.style import note_of, save_figure, svg_text
+    from evopolicy.analysis.figures.timeline import timeline_figure
+    from evopolicy.analysis.figures.usage import usage_figure
     from evopolicy.analysis.frames import Frames
     from evopolicy.analysis.intervals import (
         Comparison,
@@ -65,11 +73,14 @@ _HOMES = {
     "aggregate_difference_interval": "intervals",
     "aggregate_interval": "resampling",
     "aggregate_mean_interval": "intervals",
+    "best_so_far_figure": "figures.curves",
     "check_comparable": "scores",
     "compare": "intervals",
+    "demand_figure": "figures.demand",
     "diagnose": "diagnostics",
     "difference_interval": "intervals",
     "edit_counts": "edits",
+    "edit_size_figure": "figures.edits",
     "entry_ranks": "tables",
     "few_runs_foot": "intervals",
     "find_runs": "load",
@@ -80,12 +91,15 @@ _HOMES = {
     "mean_interval": "intervals",
     "measure_code": "code",
     "normalize": "statistics",
+    "note_of": "figures.style",
     "performance_profile": "statistics",
     "probability_of_improvement": "statistics",
     "profile_band": "resampling",
+    "profile_figure": "figures.scores",
     "published_scores": "published",
     "random_row": "reproduced",
     "rank_entries": "rank",
+    "rank_figure": "figures.scores",
     "rank_score_intervals": "resampling",
     "rank_scores": "rank",
     "rank_table": "tables",
@@ -95,9 +109,14 @@ _HOMES = {
     "render_random_row": "reproduced",
     "render_rich": "render",
     "render_text": "render",
+    "save_figure": "figures.style",
     "size_counts": "edits",
+    "splits_figure": "figures.splits",
     "summarize": "intervals",
+    "svg_text": "figures.style",
+    "timeline_figure": "figures.timeline",
     "topology": "normal_form",
+    "usage_figure": "figures.usage",
     "wilson": "statistics",
 }
 
@@ -119,11 +138,14 @@ __all__ = [
     "aggregate_difference_interval",
     "aggregate_interval",
     "aggregate_mean_interval",
+    "best_so_far_figure",
     "check_comparable",
     "compare",
+    "demand_figure",
     "diagnose",
     "difference_interval",
     "edit_counts",
+    "edit_size_figure",
     "entry_ranks",
     "few_runs_foot",
     "find_runs",
@@ -134,12 +156,15 @@ __all__ = [
     "mean_interval",
     "measure_code",
     "normalize",
+    "note_of",
     "performance_profile",
     "probability_of_improvement",
     "profile_band",
+    "profile_figure",
     "published_scores",
     "random_row",
     "rank_entries",
+    "rank_figure",
     "rank_score_intervals",
     "rank_scores",
     "rank_table",
@@ -149,9 +174,14 @@ __all__ = [
     "render_random_row",
     "render_rich",
     "render_text",
+    "save_figure",
     "size_counts",
+    "splits_figure",
     "summarize",
+    "svg_text",
+    "timeline_figure",
     "topology",
+    "usage_figure",
     "wilson",
 ]
 

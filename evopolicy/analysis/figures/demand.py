@@ -1,0 +1,172 @@
+"""Normalized held-out scores on the Benchmarks where synthesis, and on those where tuning, makes the difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
+from evopolicy.analysis.figures.scores import Anchors, draw_bar, entries_axis, few_note, many, what_is
+from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
+from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.intervals import Interval
+from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM
+from evopolicy.analysis.resampling import aggregate_interval
+from evopolicy.analysis.statistics import Floats
+from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GROUPS = ("synthesis", "tuning")
+_ROW = 0.3
+Means = Mapping[str, Mapping[str, float]]
+"""Held-out means by entry and Gymnasium id."""
+
+
+def demand_figure(
+    frames: Frames | None = None,
+    *,
+    published: bool = True,
+    zero: str = RANDOM,
+    anchors: Anchors | None = None,
+    entries: Sequence[str] = (),
+    allow: Collection[str] = (),
+    level: float = 0.95,
+    seed: int = 0,
+    dark: bool = False,
+) -> Figure:
+    """(score - zero) / (one - zero) cut to [0, 1], averaged over the Core16 Benchmarks of each demand group.
+
+    Without frames: the paper's own figure. One is the best agent drawn on that Benchmark, the paper's among them.
+
+    Args:
+        published: whether the paper's four agents stand beside the Runs.
+        zero: the entry whose score is 0; 'uniform random' is the published row. It is not drawn.
+        anchors: by Gymnasium id, the scores that are 0 and 1, instead.
+        entries: of the Runs.
+
+    Raises RecordError where no Run is on a Benchmark of Core16; ConfigError for a `zero` there is not.
+    """
+    material = gather(frames, entries, allow) if frames is not None else None
+    tables = _by_id(material) if material else {}
+    own: dict[str, dict[str, float]] = {
+        e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()
+    }
+    paper = _published() if published or not own else {}
+    if frames is not None and not any(own.values()):
+        raise RecordError("demand: no Run is on a Benchmark of Core16, and only those have a demand group")
+    taken = {name: f"{name} (published)" if name in own else name for name in paper}
+    means = {**{taken[name]: of for name, of in paper.items()}, **own}
+    scale = dict(anchors) if anchors is not None else _anchors(means, zero, own)
+    shown = [entry for entry in means if anchors is not None or entry != zero]
+    points, spans = _points(means, tables, shown, scale, level, seed)
+    if not points:
+        raise RecordError("demand: no entry has a score on a Benchmark with two scores that are 0 and 1")
+    return _draw(shown, points, spans, _notes(material, taken, spans, scale, zero, anchors, level), own, dark)
+
+
+def _by_id(material: Material) -> dict[str, dict[str, Floats]]:
+    """Held-out tables of the Benchmarks of Core16, by Gymnasium id."""
+    runs = material.frames.runs
+    ids = {str(b): str(i).rpartition("/")[2] for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
+    return {
+        entry: {ids[name]: table for name, table in of.items() if ids[name] in DEMANDS}
+        for entry, of in heldout_tables(material).items()
+    }
+
+
+def _published() -> dict[str, dict[str, float]]:
+    return {agent: {b.id: b.means[place] for b in CORE16} for place, agent in enumerate(AGENTS)}
+
+
+def _anchors(means: Means, zero: str, own: Means) -> dict[str, tuple[float, float]]:
+    floor = {b.id: b.means[-1] for b in CORE16} if zero == RANDOM and zero not in own else means.get(zero)
+    if floor is None:
+        raise ConfigError(f"zero: there is no entry '{zero}' here.{did_you_mean(zero, [RANDOM, *means])}")
+    found = {}
+    for benchmark in DEMANDS:
+        best = max((of[benchmark] for e, of in means.items() if e != zero and benchmark in of), default=math.nan)
+        if benchmark in floor and best > floor[benchmark]:
+            found[benchmark] = (floor[benchmark], best)
+    return found
+
+
+def _points(
+    means: Means, tables: Tables, shown: Sequence[str], scale: Anchors, level: float, seed: int
+) -> tuple[dict[tuple[str, str], tuple[float, int]], dict[tuple[str, str], Interval]]:
+    """By group and entry: the mean with the number of Benchmarks, and the interval where there are Runs."""
+    points: dict[tuple[str, str], tuple[float, int]] = {}
+    spans: dict[tuple[str, str], Interval] = {}
+    rng = np.random.default_rng(seed)
+    for group in GROUPS:
+        for entry in shown:
+            names = [b for b in means[entry] if b in scale and DEMANDS[b] == group]
+            if not names:
+                continue
+            cut = [min(max((means[entry][b] - scale[b][0]) / (scale[b][1] - scale[b][0]), 0.0), 1.0) for b in names]
+            points[group, entry] = math.fsum(cut) / len(cut), len(cut)
+            if entry in tables:
+                chosen, known = {b: tables[entry][b] for b in names}, {b: scale[b] for b in names}
+                spans[group, entry] = aggregate_interval(chosen, rng=rng, level=level, anchors=known, clip=True)
+    return points, spans
+
+
+def _draw(
+    shown: Sequence[str],
+    points: Mapping[tuple[str, str], tuple[float, int]],
+    spans: Mapping[tuple[str, str], Interval],
+    notes: Sequence[str],
+    own: Means,
+    dark: bool,
+) -> Figure:
+    groups = [group for group in GROUPS if any(g == group for g, _ in points)]
+    rows = [entry for entry in shown if any(e == entry for _, e in points)]
+    with style(dark) as theme:
+        look = looks([*sorted(own), *(entry for entry in shown if entry not in own)], theme)
+        size = (WIDTH, 0.75 + _ROW * len(rows))
+        figure, panels = canvas(
+            theme, "Normalized held-out score", notes, size=size, shape=(1, len(groups)), sharey=True
+        )
+        for panel, group in zip(panels, groups, strict=True):
+            for place, entry in enumerate(rows):
+                if found := points.get((group, entry)):
+                    value, count = found
+                    draw_bar(panel, place, value, spans.get((group, entry)), look[entry], theme)
+                    partly = count < max(n for (g, _), (_, n) in points.items() if g == group)
+                    panel.text(1.04, place, f"{value:.3f}" + (f" ({count})" if partly else ""), va="center")
+            most = max(n for (g, _), (_, n) in points.items() if g == group)
+            panel.set_title(f"{group}-dominant, {many(most, 'Benchmark')}")
+            entries_axis(panel, rows, theme)
+            panel.set_xlim(0, 1.27)
+            panel.set_xticks([0, 0.5, 1.0], ["0", "0.5", "1"])
+            panel.set_xlabel("mean of scores between the anchors")
+    return figure
+
+
+def _notes(
+    material: Material | None,
+    taken: Mapping[str, str],
+    spans: Mapping[tuple[str, str], Interval],
+    scale: Anchors,
+    zero: str,
+    anchors: Anchors | None,
+    level: float,
+) -> list[str]:
+    found = list(spans.values())
+    low = f"{zero} as published" if zero == RANDOM else zero
+    said = f"0 is {low}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
+    return [
+        material.count() if material else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
+        said if anchors is None else "0 and 1 are the anchors given; cut to [0, 1].",
+        *what_is(found, level, "Line"),
+        *few_note(found),
+        f"On {many(len(scale), 'Benchmark')} of Core16; a number in brackets: of how many, where fewer."
+        if material
+        else "",
+        NOTE if taken else "",
+        *(material.notes if material else ()),
+    ]

@@ -1,0 +1,115 @@
+"""What figures are made of: the Runs that may be compared, and their held-out scores as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.intervals import MIN_RUNS
+from evopolicy.analysis.scores import check_comparable
+from evopolicy.analysis.statistics import Floats
+from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+
+Tables = Mapping[str, Mapping[str, Floats]]
+"""Held-out scores (Runs, Episodes) by entry and Benchmark."""
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """The valid Runs of a comparison."""
+
+    frames: Frames
+    """Of these Runs alone."""
+    entries: tuple[str, ...]
+    """In the order that gives them their colours."""
+    benchmarks: tuple[str, ...]
+    runs: Mapping[tuple[str, str], tuple[str, ...]]
+    """Runs by entry and Benchmark."""
+    notes: tuple[str, ...]
+    """What is left out or mixed."""
+
+    def count(self) -> str:
+        """`18 Runs, 3 a cell`: how many there are."""
+        sizes = sorted({len(runs) for runs in self.runs.values()})
+        each = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
+        total = sum(len(runs) for runs in self.runs.values())
+        return f"N = {total} {'Run' if total == 1 else 'Runs'}, {each} an entry and Benchmark."
+
+
+def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()) -> Material:
+    """The valid Runs of `frames`, of all entries in alphabetical order or of `entries` in theirs.
+
+    Raises RecordError where there is none, and where conditions differ that may not (see `scores.check_comparable`);
+    ConfigError for an entry there is not.
+    """
+    there = sorted({str(entry) for entry in frames.runs["entry"]})
+    for entry in entries:
+        if entry not in there:
+            raise ConfigError(f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}")
+    chosen = frames.runs[frames.runs["entry"].isin(list(entries) or there)]
+    valid = chosen[chosen["valid"]]
+    if valid.empty:
+        raise RecordError(f"figure: none of {len(chosen)} Runs has a valid held-out result; there is nothing to draw")
+    picked = of_runs(frames, set(valid["run"]))
+    mixes = check_comparable([score for score in picked.scores() if score.status == "done"], allow)
+    runs: dict[tuple[str, str], list[str]] = {}
+    for row in rows_of(valid):
+        runs.setdefault((row["entry"], row["benchmark"]), []).append(row["run"])
+    left = len(chosen) - len(valid)
+    notes = [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."] if left else []
+    return Material(
+        picked,
+        tuple(dict.fromkeys([*entries] or there)),
+        tuple(dict.fromkeys(benchmark for _, benchmark in runs)),
+        {key: tuple(found) for key, found in runs.items()},
+        (*notes, *mixes),
+    )
+
+
+def of_runs(frames: Frames, runs: Collection[str]) -> Frames:
+    """`frames` of `runs` alone; without gaps."""
+    names = ("runs", "submissions", "episodes", "programs", "candidates", "usage")
+    parts = {name: getattr(frames, name) for name in names}
+    return replace(
+        frames,
+        gaps=frames.gaps.iloc[:0],
+        **{name: part[part["run"].isin(list(runs))].reset_index(drop=True) for name, part in parts.items()},
+    )
+
+
+def heldout_tables(material: Material) -> dict[str, dict[str, Floats]]:
+    """Held-out scores (Runs, Episodes); entries of one Benchmark share the columns, NaN where there is no score.
+
+    Where the Episodes of a Run are not on disk, its Benchmark has one column: the Runs' means.
+    """
+    frames = material.frames
+    facts = {row["run"]: row for row in rows_of(frames.runs)}
+    scores: dict[str, dict[int, float]] = {run: {} for run in facts}
+    episodes = frames.episodes[frames.episodes["split"] == "assessment"]
+    keys = zip(episodes["run"], episodes["program"], episodes["index"], episodes["score"], strict=True)
+    for run, program, index, score in keys:
+        if program == facts[run]["selected_program"]:
+            scores[run][int(index)] = float(score)
+    tables: dict[str, dict[str, Floats]] = {}
+    for benchmark in material.benchmarks:
+        cells = {entry: runs for (entry, slug), runs in material.runs.items() if slug == benchmark}
+        named = [run for runs in cells.values() for run in runs]
+        columns = sorted({index for run in named for index in scores[run]})
+        whole = columns and all(scores[run] for run in named)
+        for entry, runs in cells.items():
+            rows = [
+                [scores[run].get(index, math.nan) for index in columns] if whole else [facts[run]["heldout_mean"]]
+                for run in runs
+            ]
+            tables.setdefault(entry, {})[benchmark] = np.array(rows, dtype=float)
+    return tables
+
+
+def few_runs(material: Material) -> bool:
+    """Whether a cell has too few Runs for an interval over Runs."""
+    return any(len(runs) < MIN_RUNS for runs in material.runs.values())

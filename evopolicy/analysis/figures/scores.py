@@ -1,0 +1,294 @@
+"""Held-out scores of entries: rank scores, performance profiles, and scores between anchors by demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
+from evopolicy.analysis.figures.style import (
+    WIDTH,
+    Look,
+    Theme,
+    canvas,
+    direct_labels,
+    label,
+    looks,
+    style,
+)
+from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.intervals import MIN_RUNS, Interval
+from evopolicy.analysis.published import NOTE, published_scores
+from evopolicy.analysis.resampling import ProfileBand, profile_band, rank_score_intervals
+from evopolicy.analysis.scores import CellScore
+from evopolicy.analysis.tables import EntryRank, RankTable, rank_table
+from evopolicy.kernel.errors import RecordError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Anchors = Mapping[str, tuple[float, float]]
+"""By Benchmark, the scores that count as 0 and as 1."""
+_BAR = 0.62
+_ROW = 0.27
+"""Inches an entry takes."""
+
+
+def few_note(spans: Sequence[Interval | ProfileBand]) -> list[str]:
+    """What has to be known of intervals, once."""
+    return list(dict.fromkeys(span.note for span in spans if span.note))
+
+
+def what_is(spans: Sequence[Interval], level: float, mark: str = "Bars") -> list[str]:
+    """What the intervals of a figure are, each kind once."""
+    kinds = dict.fromkeys(span.kind for span in spans if span.over is not None)
+    return [f"{mark}: {100 * level:g} % interval {kind}." for kind in kinds]
+
+
+# --- ranks -------------------------------------------------------------------------------------------------------
+
+
+def rank_figure(
+    frames: Frames,
+    *,
+    published: bool = False,
+    entries: Sequence[str] = (),
+    allow: Collection[str] = (),
+    level: float = 0.95,
+    seed: int = 0,
+    dark: bool = False,
+) -> Figure:
+    """Rank scores, a bar an entry, best above; a dot is the rank score on one Benchmark.
+
+    Over the Benchmarks that are complete for all entries, as `tables.rank_table` has it with missing='exclude'.
+    Intervals re-rank all entries in each replicate (`resampling.rank_score_intervals`).
+
+    Args:
+        published: whether the paper's entries are ranked among them, held at their means; they have no intervals.
+        seed: of the intervals' random numbers.
+
+    Raises RecordError where nothing can be ranked.
+    """
+    material = gather(frames, entries, allow)
+    table = rank_table([], allow=allow, extra=[*_scores(frames, material), *_extra(material, published)])
+    rows = [row for row in table.entries if row.rank_score is not None]
+    if not rows:
+        raise RecordError("rank: no Benchmark is complete for every entry; there is nothing to draw")
+    spans = _rank_spans(material, table, rows, level, seed)
+    with style(dark) as theme:
+        look = looks([*material.entries, *(row.entry for row in rows if row.entry not in material.entries)], theme)
+        notes = _rank_notes(material, table, spans, published, level)
+        figure, (panel,) = canvas(theme, "Rank score", notes, size=(WIDTH, 0.62 + _ROW * 1.15 * len(rows)))
+        for place, row in enumerate(rows):
+            draw_bar(panel, place, row.rank_score or 0.0, spans.get(row.entry), look[row.entry], theme)
+            _draw_dots(panel, place, [table.cells[row.entry, b].rank_score or 0.0 for b in table.ranked], theme)
+            panel.text(1.06, place, f"{row.rank_score:.3f}", va="center", ha="left")
+        entries_axis(panel, [row.entry for row in rows], theme)
+        panel.set_xlim(-0.012, 1.13)
+        panel.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 (last)", "0.25", "0.5", "0.75", "1 (first)"])
+        panel.set_xlabel(f"mean rank score over {many(len(table.ranked), 'Benchmark')}")
+    return figure
+
+
+def _scores(frames: Frames, material: Material) -> list[CellScore]:
+    chosen = set(material.entries)
+    return [score for score in frames.scores() if score.entry in chosen]
+
+
+def _extra(material: Material, published: bool) -> list[CellScore]:
+    if not published:
+        return []
+    runs = material.frames.runs
+    slugs = {str(i).rpartition("/")[2]: str(b) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
+    taken = set(material.entries)
+    found = [
+        replace(
+            score,
+            entry=f"{score.entry} (published)" if score.entry in taken else score.entry,
+            benchmark=slugs[score.benchmark_id],
+        )
+        for score in published_scores()
+        if score.benchmark_id in slugs
+    ]
+    if not found:
+        raise RecordError("rank: none of the Runs' Benchmarks is one that the paper published; leave published out")
+    return found
+
+
+def _rank_spans(
+    material: Material, table: RankTable, rows: Sequence[EntryRank], level: float, seed: int
+) -> dict[str, Interval]:
+    """Intervals of the entries that have Runs; the others are held at their means."""
+    tables = heldout_tables(material)
+    widths = {name: part.shape[1] for of in tables.values() for name, part in of.items()}
+    chosen = {}
+    for row in rows:
+        own = tables.get(row.entry, {})
+        held = {b: np.full((MIN_RUNS, widths[b]), row.heldout[b]) for b in table.ranked if b not in own}
+        chosen[row.entry] = {b: own[b] if b in own else held[b] for b in table.ranked}
+    if len(rows) < 2:
+        return {}
+    found = rank_score_intervals(chosen, rng=np.random.default_rng(seed), missing="exclude", level=level)
+    return {entry: span for entry, span in found.items() if entry in tables}
+
+
+def _rank_notes(
+    material: Material, table: RankTable, spans: Mapping[str, Interval], published: bool, level: float
+) -> list[str]:
+    left = [name for name in table.benchmarks if name not in table.ranked]
+    gone = [row.entry for row in table.entries if row.rank_score is None]
+    return [
+        material.count(),
+        *what_is(list(spans.values()), level, "Line"),
+        "Dot: the rank score on one Benchmark." if len(table.ranked) > 1 else "",
+        *few_note(list(spans.values())),
+        f"Without a result and left out: {', '.join(gone)}." if gone else "",
+        f"Not complete for every entry and left out: {', '.join(left)}." if left else "",
+        NOTE if published else "",
+        *material.notes,
+    ]
+
+
+def draw_bar(panel: Axes, place: int, value: float, span: Interval | None, look: Look, theme: Theme) -> None:
+    """A lying bar in row `place`, with its interval where there is one."""
+    panel.barh(place, value, _BAR, color=look.colour if look.filled else "none", ec=look.colour, lw=1.1, alpha=0.78)
+    if span is not None and not math.isnan(span.low):
+        ends = [[max(value - span.low, 0)], [max(span.high - value, 0)]]
+        panel.errorbar(value, place, xerr=ends, fmt="none", ecolor=theme.ink, elinewidth=1.1, capsize=2.5, capthick=1.1)
+
+
+def _draw_dots(panel: Axes, place: int, scores: Sequence[float], theme: Theme) -> None:
+    """The rank scores on single Benchmarks; none where there is one Benchmark, which is the bar."""
+    if len(scores) > 1:
+        dots = sorted(scores)
+        marks: dict[str, Any] = {"marker": "o", "ms": 2.6, "mfc": theme.ink, "mec": theme.ground, "mew": 0.4}
+        panel.plot(dots, _stacked(dots, place), ls="", label="Benchmarks", zorder=4, **marks)
+
+
+def _stacked(values: Sequence[float], place: int) -> list[float]:
+    """Heights of ascending dots: those at one value side by side."""
+    found = []
+    for i, value in enumerate(values):
+        alike = [j for j, other in enumerate(values) if other == value]
+        step = min(0.13, 0.5 / len(alike))
+        found.append(place + (alike.index(i) - (len(alike) - 1) / 2) * step)
+    return found
+
+
+def entries_axis(panel: Axes, names: Sequence[str], theme: Theme) -> None:
+    """Names down the side, the first above."""
+    panel.set_yticks(range(len(names)), [label(name) for name in names])
+    panel.tick_params(axis="y", labelcolor=theme.ink, pad=4)
+    panel.set_ylim(len(names) - 0.45, -0.55)
+    panel.grid(axis="x")
+    panel.spines["left"].set_visible(False)
+
+
+def many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+# --- performance profile -----------------------------------------------------------------------------------------
+
+
+def profile_figure(
+    frames: Frames,
+    *,
+    anchors: Anchors | None = None,
+    entries: Sequence[str] = (),
+    allow: Collection[str] = (),
+    level: float = 0.95,
+    seed: int = 0,
+    dark: bool = False,
+) -> Figure:
+    """Performance profile: the share of an entry's Runs whose normalized score lies above each threshold.
+
+    Over the Benchmarks on which every entry has Runs.
+
+    Args:
+        anchors: by Benchmark, the scores that count as 0 and 1; by default `own_anchors`.
+
+    Raises RecordError where no Benchmark has Runs of every entry and a scale.
+    """
+    material = gather(frames, entries, allow)
+    tables = heldout_tables(material)
+    scale, said = (anchors, "0 and 1 are the anchors given.") if anchors is not None else own_anchors(material, tables)
+    shared = [b for b in material.benchmarks if b in scale and all(b in of for of in tables.values())]
+    if not shared:
+        raise RecordError("profile: no Benchmark has Runs of every entry and two scores that are 0 and 1")
+    thresholds = np.linspace(0.0, 1.0, 101)
+    known = {name: scale[name] for name in shared}
+    bands = {
+        entry: profile_band(
+            {name: tables[entry][name] for name in shared},
+            thresholds,
+            rng=np.random.default_rng(seed),
+            level=level,
+            anchors=known,
+        )
+        for entry in material.entries
+        if entry in tables
+    }
+    with style(dark) as theme:
+        look = looks(material.entries, theme)
+        notes = _profile_notes(material, shared, list(bands.values()), said, level)
+        figure, (panel,) = canvas(theme, "Performance profile", notes, size=(WIDTH, 3.2))
+        for entry, band in bands.items():
+            line: dict[str, Any] = {"color": look[entry].colour, "linestyle": look[entry].dashes}
+            if band.over is not None:
+                panel.fill_between(
+                    thresholds, band.low, band.high, step="post", color=look[entry].colour, alpha=0.13, lw=0
+                )
+            panel.plot(thresholds, band.fractions, drawstyle="steps-post", label=label(entry), **line)
+        panel.set_xlim(0, 1)
+        panel.set_ylim(-0.02, 1.02)
+        panel.grid(axis="y")
+        panel.spines["left"].set_visible(False)
+        panel.set_xlabel("normalized held-out score τ")
+        panel.set_ylabel("share of Runs above τ")
+        direct_labels(panel, [(e, float(b.fractions[-1]), look[e].colour) for e, b in bands.items()], theme, 2.7)
+    return figure
+
+
+def own_anchors(material: Material, tables: Tables) -> tuple[dict[str, tuple[float, float]], str]:
+    """Scores that are 0 and 1, of the Runs at hand, and the sentence that says so: a scale that moves with them.
+
+    0 is the mean of the entry whose agent is `random` where there is one, else the lowest Run; 1 the best mean of an
+    entry.
+    """
+    runs = material.frames.runs
+    random = sorted({str(e) for e in runs[runs["agent_name"] == "random"]["entry"]})
+    found: dict[str, tuple[float, float]] = {}
+    for name in material.benchmarks:
+        means = {entry: float(np.nanmean(of[name])) for entry, of in tables.items() if name in of}
+        lowest = min(float(np.nanmin(np.nanmean(of[name], axis=1))) for of in tables.values() if name in of)
+        zero = means[random[0]] if len(random) == 1 and random[0] in means else lowest
+        if max(means.values()) > zero:
+            found[name] = (zero, max(means.values()))
+    floor = f"{random[0]}, or the lowest Run where it has none" if len(random) == 1 else "the lowest Run"
+    return found, f"0 is {floor}, 1 the best entry's mean on each Benchmark: a scale that moves with who is here."
+
+
+def _profile_notes(
+    material: Material, shared: Sequence[str], bands: Sequence[ProfileBand], said: str, level: float
+) -> list[str]:
+    words = {
+        "runs_and_episodes": "over Runs and Episodes",
+        "runs": "over Runs",
+        "episodes": "over Episodes, of these Runs",
+    }
+    kinds = dict.fromkeys(words[band.over] for band in bands if band.over is not None)
+    left = [name for name in material.benchmarks if name not in shared]
+    return [
+        material.count(),
+        said,
+        *(f"Bands: {100 * level:g} % interval {kind}, crossed bootstrap, at each τ by itself." for kind in kinds),
+        *few_note(bands),
+        f"Left out, without Runs of every entry or without a scale: {', '.join(left)}." if left else "",
+        *material.notes,
+    ]

@@ -1,0 +1,148 @@
+"""What scores were worth: training against Validation, and Validation against Assessment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.figures.material import gather
+from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, label, looks, style
+from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.intervals import Interval, mean_interval
+from evopolicy.analysis.validity import score_gaps
+from evopolicy.kernel.errors import RecordError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PAIRS = (("training", "validation"), ("validation", "assessment"))
+_WORDS = {"training": "training score", "validation": "Validation mean", "assessment": "Assessment mean"}
+
+
+def splits_figure(
+    frames: Frames,
+    *,
+    entries: Sequence[str] = (),
+    allow: Collection[str] = (),
+    level: float = 0.95,
+    dark: bool = False,
+) -> Figure:
+    """Two panels a Benchmark: every published Submission's training score against its Validation mean, and Validation
+    against Assessment where a Program was measured on both; the selected one is large. Below the line of equal scores,
+    the first promised more than the second held.
+
+    Raises RecordError where no Submission has two of the three.
+    """
+    material = gather(frames, entries, allow)
+    rows = [row for row in rows_of(score_gaps(material.frames)) if any(_both(row, pair) for pair in _PAIRS)]
+    if not rows:
+        raise RecordError("splits: no Submission has scores on two splits; there is nothing to draw")
+    benchmarks = [name for name in material.benchmarks if any(row["benchmark"] == name for row in rows)]
+    across = 1 if len(benchmarks) == 1 else 2
+    height = math.ceil(len(benchmarks) / across)
+    spans = _spans(material.frames, level)
+    with style(dark) as theme:
+        look = looks(material.entries, theme)
+        drawn = [entry for entry in material.entries if any(row["entry"] == entry for row in rows)]
+        figure, panels = canvas(
+            theme,
+            "Training, Validation and Assessment",
+            _notes(material.count(), rows, spans, level, material.notes),
+            size=(WIDTH, (2.9 if across == 1 else 1.95) * height),
+            shape=(height, 2 * across),
+            keys=[(entry, _key(look[entry], theme)) for entry in drawn],
+        )
+        for place, benchmark in enumerate(benchmarks):
+            found = [row for row in rows if row["benchmark"] == benchmark]
+            for panel, pair in zip(panels[2 * place : 2 * place + 2], _PAIRS, strict=True):
+                _draw(panel, [row for row in found if _both(row, pair)], pair, look, theme, spans)
+            panels[2 * place].set_title(label(benchmark), color=theme.ink)
+        drop_empty(figure, panels, 2 * len(benchmarks))
+    return figure
+
+
+def _both(row: Mapping[str, Any], pair: tuple[str, str]) -> bool:
+    return row[pair[0]] is not None and row[pair[1]] is not None
+
+
+def _key(look: Look, theme: Theme) -> dict[str, Any]:
+    return {"ls": "", "marker": look.marker, "ms": 5.5, "color": look.colour, "mfc": fill(look, theme)}
+
+
+def _spans(frames: Frames, level: float) -> dict[str, Interval]:
+    """By Run, the interval of its held-out mean over Episodes, where these are on disk."""
+    chosen = {(row["run"], row["selected_program"]) for row in rows_of(frames.runs)}
+    episodes = frames.episodes[frames.episodes["split"] == "assessment"]
+    found: dict[str, list[float]] = {}
+    for run, program, score in zip(episodes["run"], episodes["program"], episodes["score"], strict=True):
+        if (run, program) in chosen:
+            found.setdefault(str(run), []).append(float(score))
+    return {run: mean_interval([scores], over="episodes", level=level) for run, scores in found.items()}
+
+
+def _draw(
+    panel: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    pair: tuple[str, str],
+    look: Mapping[str, Look],
+    theme: Theme,
+    spans: Mapping[str, Interval],
+) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    first, second = pair
+    for entry in look:
+        for selected in (False, True):
+            found = [row for row in rows if row["entry"] == entry and row["selected"] is selected]
+            if not found:
+                continue
+            marks = {
+                "marker": look[entry].marker,
+                "color": look[entry].colour,
+                "mfc": fill(look[entry], theme),
+                "ls": "",
+            }
+            size: dict[str, Any] = (
+                {"ms": 6.0, "mec": theme.ink, "mew": 0.8, "zorder": 4} if selected else {"ms": 3.6, "alpha": 0.55}
+            )
+            x, y = [row[first] for row in found], [row[second] for row in found]
+            panel.plot(x, y, label=label(entry), **{**marks, **size})
+            if selected and second == "assessment":
+                for row in found:
+                    _whisker(panel, row[first], spans.get(row["run"]), look[entry].colour)
+    values = [row[name] for row in rows for name in pair]
+    if second == "assessment":
+        whole = [spans[row["run"]] for row in rows if row["selected"] and row["run"] in spans]
+        values += [bound for span in whole if span.over is not None for bound in (span.low, span.high)]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    room = 0.07 * (high - low) or 1.0
+    panel.plot([low - room, high + room], [low - room, high + room], color=theme.line, lw=0.8, zorder=1, label="equal")
+    panel.set_xlim(low - room, high + room)
+    panel.set_ylim(low - room, high + room)
+    panel.set_xlabel(_WORDS[first])
+    panel.set_ylabel(_WORDS[second])
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_locator(MaxNLocator(3))
+    panel.grid()
+    if not values:
+        panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, ha="center", va="center", color=theme.quiet)
+
+
+def _whisker(panel: Axes, x: float, span: Interval | None, colour: str) -> None:
+    if span is not None and span.over is not None:
+        panel.plot([x, x], [span.low, span.high], color=colour, lw=1.0, alpha=0.8, zorder=3)
+
+
+def _notes(
+    count: str, rows: Sequence[Mapping[str, Any]], spans: Mapping[str, Interval], level: float, more: Sequence[str]
+) -> list[str]:
+    selected = sum(row["selected"] for row in rows)
+    return [
+        f"{count} {len(rows)} published Submissions, {selected} of them selected (large, dark edge).",
+        "On the line the two scores are equal; below it the first promised more than the second held.",
+        f"Lines: {100 * level:g} % interval of a selected Program's mean over Episodes, of this Run." if spans else "",
+        *more,
+    ]

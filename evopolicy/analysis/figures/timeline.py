@@ -1,0 +1,179 @@
+"""One Run as the paper draws it: what each Submission was and gave, over phases of synthesis and tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.edits import edit_frame, phase_frame
+from evopolicy.analysis.figures.material import of_runs
+from evopolicy.analysis.figures.style import WIDTH, Theme, canvas, style
+from evopolicy.analysis.frames import Frames
+from evopolicy.kernel.errors import RecordError, did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKS = ("new best", "no improvement", "rollback", "retest", "failed", "not known")
+"""What a Submission is marked as; see `mark_of`."""
+_TALL = 0.12
+"""Share of the panel kept for the phases' names, and at the foot for failed Submissions."""
+
+
+def timeline_figure(
+    frames: Frames, run: str = "", *, value: str = "", data_edits: bool = False, dark: bool = False
+) -> Figure:
+    """Submissions of one Run against Episode units, over bands of its phases, with its best so far.
+
+    Args:
+        run: of `frames.runs`; needed where there are several.
+        value: 'validation' or 'score' (training, as the agent saw it); by default Validation where it was measured.
+        data_edits: see `edits.edit_kinds`.
+
+    Raises RecordError where the Run is not there or has no Submission.
+    """
+    fact = _one(frames, run)
+    edits = edit_frame(of_runs(frames, {fact["run"]}), data_edits=data_edits)
+    rows = rows_of(edits)
+    if not rows:
+        raise RecordError(f"timeline: {fact['run']} has no Submission; there is nothing to draw")
+    _place(rows)
+    value = value or ("validation" if any(row["validation"] is not None for row in rows) else "score")
+    marks = [mark_of(row, "new_best" if value == "validation" else "new_best_training") for row in rows]
+    with style(dark) as theme:
+        shown = [mark for mark in MARKS if mark in marks]
+        title = f"{fact['entry']} on {fact['benchmark']}, seed {fact['seed']}"
+        keys = [(mark, {"ls": "", "ms": 6, **_settings(mark, theme)}) for mark in shown]
+        figure, (panel,) = canvas(
+            theme, title, [_note(rows, marks, value, fact)], size=(WIDTH, 2.9), keys=[*keys, _best_key(theme)]
+        )
+        _draw_marks(panel, rows, marks, value, theme)
+        end = max(rows[-1]["units_used"], fact["units_budget"] or 0)
+        _draw_best(panel, rows, value, end, theme)
+        panel.set_xlim(0, end * 1.012)
+        _draw_phases(panel, rows_of(phase_frame(edits)), theme)
+        panel.set_xlabel("Episode units spent")
+        panel.set_ylabel("Validation mean" if value == "validation" else "training score")
+        panel.grid(axis="y")
+        panel.spines["left"].set_visible(False)
+    return figure
+
+
+def mark_of(edit: Mapping[str, Any], best: str = "new_best") -> str:
+    """What a row of `edits.EDIT_COLUMNS` is marked as: failed, retest and rollback before what it gave.
+
+    A rollback with other numbers that gave a new best is marked as that.
+    """
+    if edit["kind"] == "failed":
+        return "failed"
+    if edit["kind"] == "retest" or (edit["kind"] == "rollback" and not edit[best]):
+        return str(edit["kind"])
+    if edit[best] is None:
+        return "not known"
+    return "new best" if edit[best] else "no improvement"
+
+
+def _one(frames: Frames, run: str) -> dict[str, Any]:
+    facts = {row["run"]: row for row in rows_of(frames.runs)}
+    if run and run not in facts:
+        ends = [name for name in facts if name.endswith(run)]
+        if len(ends) != 1:
+            raise RecordError(f"timeline: there is no Run '{run}' here.{did_you_mean(run, facts)}")
+        run = ends[0]
+    if not run and len(facts) != 1:
+        some = ", ".join(list(facts)[:3]) or "none"
+        raise RecordError(f"timeline: it draws one Run, and {len(facts)} are here ({some}); name one as run")
+    return facts[run or next(iter(facts))]
+
+
+def _settings(mark: str, theme: Theme) -> dict[str, Any]:
+    accent, ink = theme.colours[1], theme.quiet
+    found: dict[str, dict[str, Any]] = {
+        "new best": {"marker": "o", "mfc": accent, "mec": accent},
+        "no improvement": {"marker": "o", "mfc": theme.ground, "mec": ink},
+        "rollback": {"marker": "<", "mfc": theme.colours[3], "mec": theme.colours[3]},
+        "retest": {"marker": "s", "mfc": theme.ground, "mec": theme.colours[0]},
+        "failed": {"marker": "x", "mec": theme.ink, "mew": 1.6},
+        "not known": {"marker": "o", "mfc": ink, "mec": ink},
+    }
+    return found[mark]
+
+
+def _best_key(theme: Theme) -> tuple[str, dict[str, Any]]:
+    return "best so far", {"color": theme.colours[1], "lw": 1.4}
+
+
+def _place(rows: Sequence[dict[str, Any]]) -> None:
+    """Set `at`, the middle of the Episode units a Submission cost: inside its band, not on the edge of two."""
+    used = 0
+    for row in rows:
+        row["at"] = (used + row["units_used"]) / 2
+        used = row["units_used"]
+
+
+def _draw_marks(panel: Axes, rows: Sequence[Mapping[str, Any]], marks: Sequence[str], value: str, theme: Theme) -> None:
+    known = [row[value] for row in rows if row[value] is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    span = (high - low) or 1.0
+    floor = low - 0.14 * span
+    panel.set_ylim(floor - 0.07 * span, high + (0.12 + _TALL) * span)
+    for mark in MARKS:
+        found = [row for row, its in zip(rows, marks, strict=True) if its == mark]
+        at = [(row["at"], row[value]) for row in found]
+        # without a result it lies at the foot
+        points = [(x, floor if y is None or mark == "failed" else y) for x, y in at]
+        if points:
+            x, y = zip(*points, strict=True)
+            panel.plot(x, y, ls="", ms=6, zorder=4, label=mark, **_settings(mark, theme))
+
+
+def _draw_best(panel: Axes, rows: Sequence[Mapping[str, Any]], value: str, end: float, theme: Theme) -> None:
+    x: list[float] = []
+    y: list[float] = []
+    for row in rows:
+        found = row[value]
+        if found is not None and row["kind"] != "failed" and (not y or found > y[-1]):
+            x.append(row["at"])
+            y.append(found)
+    if x:
+        line: dict[str, Any] = {
+            "color": theme.colours[1],
+            "lw": 1.4,
+            "drawstyle": "steps-post",
+            "label": "best so far",
+            "zorder": 3,
+        }
+        panel.plot([*x, end], [*y, y[-1]], **line)
+
+
+def _draw_phases(panel: Axes, phases: Sequence[Mapping[str, Any]], theme: Theme) -> None:
+    """Bands with their kind written in them where it fits."""
+    width = panel.get_xlim()[1]
+    for phase in phases:
+        first, last = phase["first_unit"], phase["last_unit"]
+        band = panel.axvspan(first, last, color=theme.bands[phase["kind"]], lw=0, zorder=0)
+        band.set_gid(f"phase-{phase['phase']}")
+        band.set_label(phase["kind"])
+        room = (last - first) / width
+        words = [phase["kind"], phase["kind"][:5] + ".", phase["kind"][:1].upper()]
+        fits = next((word for word in words if len(word) * 0.0105 + 0.01 <= room), "")
+        where = panel.get_xaxis_transform()
+        panel.text(
+            (first + last) / 2, 0.985, fits, transform=where, ha="center", va="top", color=theme.quiet, size="small"
+        )
+
+
+def _note(rows: Sequence[Mapping[str, Any]], marks: Sequence[str], value: str, fact: Mapping[str, Any]) -> str:
+    judged = "Validation mean, known after the Run" if value == "validation" else "training score the agent saw"
+    phases = any(row["phase"] for row in rows)
+    spent = f"{rows[-1]['units_used']} of {fact['units_budget']} Episode units"
+    parts = [
+        f"N = {len(rows)} Submissions, {sum(row['edit'] for row in rows)} of them edits, in {spent};",
+        "each lies in the middle of those it cost.",
+        "Bands: phases of synthesis (S) and parametric (P) edits." if phases else "",
+        "Failed ones lie at the foot." if "failed" in marks else "",
+        f"New best: its {judged}, is above every earlier one. One Run: no interval.",
+    ]
+    return " ".join(part for part in parts if part)

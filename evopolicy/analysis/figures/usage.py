@@ -1,0 +1,173 @@
+"""What entries used against what they scored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.figures.material import Material, gather, heldout_tables
+from evopolicy.analysis.figures.scores import few_note, what_is
+from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, label, looks, short, style
+from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.intervals import Interval, mean_interval
+from evopolicy.analysis.resampling import rank_score_intervals
+from evopolicy.kernel.errors import RecordError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+_AXES = {"tokens": "tokens a Run", "cost_usd": "cost a Run (US$)"}
+
+
+@dataclass(frozen=True)
+class _Score:
+    """What the y axis is, and each entry's value there."""
+
+    name: str
+    spans: Mapping[str, Interval]
+
+
+def usage_figure(
+    frames: Frames,
+    *,
+    entries: Sequence[str] = (),
+    allow: Collection[str] = (),
+    level: float = 0.95,
+    seed: int = 0,
+    dark: bool = False,
+) -> Figure:
+    """Tokens and cost of a Run against the score, an entry a mark; a panel for each of the two that was reported.
+
+    The score is the held-out mean where there is one Benchmark, else the rank score among all entries over the
+    Benchmarks all have. Small marks are the Runs of one Benchmark; with several, a line spans the Runs' usage.
+    Tokens are all: not cached, cached, written to a cache, and output.
+
+    Raises RecordError where no Run reports usage.
+    """
+    material = gather(frames, entries, allow)
+    used = {axis: found for axis in _AXES if (found := _used(material, axis))}
+    if not used:
+        raise RecordError("usage: no Run reports tokens or cost (offline agents use none); there is nothing to draw")
+    score = _score(material, level, seed)
+    with style(dark) as theme:
+        look = looks(material.entries, theme)
+        drawn = [entry for entry in material.entries if any(entry in found for found in used.values())]
+        figure, panels = canvas(
+            theme,
+            "Usage against score",
+            _notes(material, used, drawn, score, level),
+            size=(WIDTH, 2.9),
+            shape=(1, len(used)),
+            keys=[
+                (e, {"ls": "", "marker": look[e].marker, "color": look[e].colour, "mfc": fill(look[e], theme)})
+                for e in drawn
+            ],
+            sharey=True,
+        )
+        for panel, (axis, found) in zip(panels, used.items(), strict=True):
+            for entry in drawn:
+                if entry in found and entry in score.spans:
+                    runs = _run_points(material, entry, found[entry])
+                    _draw(panel, list(found[entry].values()), runs, score.spans[entry], look[entry], theme, entry)
+            _dress(panel, axis)
+        panels[0].set_ylabel(score.name)
+    return figure
+
+
+def _used(material: Material, axis: str) -> dict[str, dict[str, float]]:
+    """By entry and Run, the Runs that report it."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows_of(material.frames.usage):
+        parts = [row[name] for name in (_TOKENS if axis == "tokens" else ("cost_usd",)) if row[name] is not None]
+        if sum(parts) > 0:
+            found.setdefault(row["entry"], {})[row["run"]] = float(sum(parts))
+    return found
+
+
+def _score(material: Material, level: float, seed: int) -> _Score:
+    tables = heldout_tables(material)
+    shared = [b for b in material.benchmarks if all(b in of for of in tables.values())]
+    if len(material.benchmarks) == 1:
+        name = material.benchmarks[0]
+        spans = {entry: mean_interval(of[name], level=level) for entry, of in tables.items()}
+        return _Score(f"held-out mean on {label(name)}", spans)
+    if not shared:
+        raise RecordError("usage: no Benchmark has Runs of every entry, so they cannot be ranked; name fewer entries")
+    chosen = {entry: {b: of[b] for b in shared} for entry, of in tables.items()}
+    spans = rank_score_intervals(chosen, rng=np.random.default_rng(seed), level=level)
+    return _Score(f"rank score, {len(shared)} Benchmark{'s' * (len(shared) > 1)}", spans)
+
+
+def _run_points(material: Material, entry: str, used: Mapping[str, float]) -> list[tuple[float, float]]:
+    """(usage, held-out mean) of an entry's Runs where there is one Benchmark."""
+    if len(material.benchmarks) != 1:
+        return []
+    facts = rows_of(material.frames.runs)
+    return [(used[row["run"]], row["heldout_mean"]) for row in facts if row["entry"] == entry and row["run"] in used]
+
+
+def _draw(
+    panel: Axes,
+    used: Sequence[float],
+    runs: Sequence[tuple[float, float]],
+    span: Interval,
+    look: Look,
+    theme: Theme,
+    entry: str,
+) -> None:
+    x = float(np.mean(used))
+    if runs:
+        panel.plot(
+            *zip(*runs, strict=True), ls="", marker=look.marker, ms=3.4, color=look.colour, alpha=0.5, label="Runs"
+        )
+    else:
+        panel.plot([min(used), max(used)], [span.estimate] * 2, color=look.colour, lw=1.0, alpha=0.8)
+    if span.over is not None:
+        panel.plot([x, x], [span.low, span.high], color=look.colour, lw=1.0, alpha=0.8)
+    mark: dict[str, Any] = {"marker": look.marker, "ms": 7, "color": look.colour, "mfc": fill(look, theme)}
+    panel.plot([x], [span.estimate], ls="", label=label(entry), zorder=4, **mark)
+
+
+def _dress(panel: Axes, axis: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    panel.set_xscale("log")
+    low, high = panel.get_xlim()
+    places = (1.0, 2.0, 5.0) if high / low < 200 else (1.0,)
+    panel.xaxis.set_major_locator(LogLocator(subs=places))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.minorticks_off()
+    panel.set_xlabel(_AXES[axis])
+    panel.grid()
+    panel.spines["left"].set_visible(False)
+
+
+def _notes(
+    material: Material,
+    used: Mapping[str, Mapping[str, Mapping[str, float]]],
+    drawn: Sequence[str],
+    score: _Score,
+    level: float,
+) -> list[str]:
+    silent = [entry for entry in material.entries if entry not in drawn]
+    estimates = material.frames.usage[material.frames.usage["cost_is_estimate"].fillna(False).astype(bool)]
+    guessed = sorted({str(entry) for entry in estimates["entry"]}) if "cost_usd" in used else []
+    spans = [score.spans[entry] for entry in drawn if entry in score.spans]
+    several = len(material.benchmarks) > 1
+    return [
+        material.count(),
+        "Marks: mean usage of a Run, on a logarithmic axis"
+        + (", between the least and the most." if several else "; small: the Runs."),
+        *what_is(spans, level, "Upright lines"),
+        *few_note(spans),
+        f"No usage reported, ranked but not drawn: {', '.join(silent)}." if silent else "",
+        f"Cost estimated from list prices for {', '.join(guessed)}." if guessed else "",
+        *material.notes,
+    ]
