@@ -26,6 +26,9 @@ QUIET = {
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
     "OPENCODE_DISABLE_SHARE": "1",
+    # It looks for a package of plugins at its start; without a network npm would ask for it again and again.
+    "npm_config_fetch_retries": "0",
+    "npm_config_offline": "true",
 }
 
 
