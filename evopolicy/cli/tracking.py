@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evopolicy.cli.options import TRACKING, output_above, output_of, pairs, sweep_of
+from evopolicy.cli.sources import is_mlflow, sources
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.sweep import read_sweep
 from evopolicy.tracking.store import Tracking
@@ -26,27 +27,37 @@ def ui(words: Sequence[str]) -> int:
 
 
 def track(words: Sequence[str]) -> int:
-    """`source=` a Run's, a sweep's or an output folder; into the store it names, or another one by `tracking.uri=`."""
+    """`sweep=NAME`, or `source=` folders of Runs, of sweeps or of an output; into the store they name, or another one
+    by `tracking.uri=`.
+    """
     from evopolicy.analysis import entry_ranks
     from evopolicy.tracking.follow import track as rebuild
 
-    options = pairs("track", words, ("source", "output", *TRACKING))
-    if "source" not in options:
-        raise ConfigError("track: name what to log, source= a Run's, a sweep's or an output folder")
-    source = Path(options["source"])
-    if not source.is_dir():
-        raise ConfigError(f"source: there is no folder '{source}'")
-    output = Path(options["output"]) if "output" in options else output_above(source)
-    known: Mapping[str, str] = {}
+    options = pairs("track", words, ("sweep", "source", "output", *TRACKING))
+    for word in options.get("source", "").split(","):
+        if is_mlflow(word.strip()):
+            raise ConfigError(
+                f"track: '{word}' is in MLflow already; name a folder of Runs, of a sweep or of an output"
+            )
+    reports = []
+    for source in sources(options, "track"):
+        if not source.is_dir():
+            raise ConfigError(f"source: there is no folder '{source}'")
+        output = Path(options["output"]) if "output" in options else output_above(source)
+        reports.append(rebuild(source.absolute(), output.absolute(), _tracking(options, _known(source)), entry_ranks))
+    print(f"{sum(report.logged for report in reports)} finished Runs are in MLflow")
+    for report in reports:
+        if text := report.text():
+            print(text)
+    return 1 if any(report.missing for report in reports) else 0
+
+
+def _known(source: Path) -> Mapping[str, str]:
+    """Where the sweep in `source` was logged; nothing where it is no sweep's folder."""
     try:
-        known = read_sweep(source).tracking
+        return read_sweep(source).tracking
     except RecordError:
-        pass  # no sweep's folder: the store is the default or the one named
-    report = rebuild(source.absolute(), output.absolute(), _tracking(options, known), entry_ranks)
-    print(f"{report.logged} finished Runs are in MLflow")
-    if text := report.text():
-        print(text)
-    return 1 if report.missing else 0
+        return {}
 
 
 def _tracking(options: Mapping[str, str], known: Mapping[str, str]) -> Tracking:
