@@ -10,7 +10,8 @@ from typing import Any, cast
 from evopolicy import regrade as regrading
 from evopolicy.analysis import find_runs
 from evopolicy.build import run_folder
-from evopolicy.cli.options import OUTPUT, output_of, sweep_of
+from evopolicy.cli.options import OUTPUT
+from evopolicy.cli.sources import KEYS, sources
 from evopolicy.cli.summary import print_table
 from evopolicy.cli.text import clean, number, plural
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, RecordError, did_you_mean
@@ -18,7 +19,7 @@ from evopolicy.kernel.record import Run
 from evopolicy.kernel.regrade import PrivateSplit
 from evopolicy.kernel.values import digest
 
-_OWN = ("source", "sweep", "output", "name", "splits")
+_OWN = (*KEYS, "name", "splits")
 FOLDER = "regrades"
 """Under the output folder."""
 
@@ -28,7 +29,7 @@ def regrade(words: Sequence[str]) -> int:
     `pool.assessment=64`, `selection=validation_lcb`, `execution.workers=2`.
     """
     options, changes = _read(words)
-    found = find_runs(*_sources(options))
+    found = find_runs(*sources(options, "regrade"))
     splits = _splits(options.get("splits", ",".join(regrading.SPLITS)))
     output = Path(options.get("output", OUTPUT))
     name = options.get("name") or digest("evopolicy/regrade-name/1", [changes, list(splits)])[:8]
@@ -81,14 +82,6 @@ def _change(before: Run, after: Run) -> str:
         return f"{number(measured.mean)} ({f'Submission {chosen}' if chosen else 'the initial Program'})"
 
     return f"{said(before)} -> {said(after)}"
-
-
-def _sources(options: Mapping[str, str]) -> list[Path]:
-    if ("sweep" in options) == ("source" in options):
-        raise ConfigError("regrade: name what to grade again, sweep=NAME or source=FOLDER, and only one of them")
-    if "sweep" in options:
-        return [sweep_of(output_of(options), options["sweep"])]
-    return [Path(source) for source in options["source"].split(",")]
 
 
 def _splits(text: str) -> tuple[PrivateSplit, ...]:
