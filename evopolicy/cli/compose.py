@@ -111,6 +111,10 @@ def _is_sweep(overrides: Sequence[str]) -> bool:
     return any(o.is_sweep_override() for o in OverridesParser.create().parse_overrides(list(overrides)))
 
 
+_OPEN_GROUPS = ("agent", "benchmark")
+"""Groups whose options have mappings of any keys."""
+
+
 def _for_each_cell(overrides: Sequence[str]) -> list[str]:
     """`overrides`, those of keys below a swept group as sweeps of one value each.
 
@@ -123,7 +127,11 @@ def _for_each_cell(overrides: Sequence[str]) -> list[str]:
         key, _, value = word.partition("=")
         group, _, below = key.partition(".")
         plain_change = bool(below and value) and not key.startswith(("+", "~")) and not one.is_sweep_override()
-        found.append(f"{key}=choice({value})" if plain_change and group in swept else word)
+        if plain_change and group in swept:
+            word = f"{key}=choice({value})"
+        elif plain_change and group in _OPEN_GROUPS and isinstance(one.value(), dict):
+            word = f"++{word}"  # a mapping's keys are the user's own; a misspelt option is refused by its own config
+        found.append(word)
     return found
 
 
