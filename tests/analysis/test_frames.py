@@ -10,6 +10,7 @@ import pytest
 
 from evopolicy.analysis import find_runs, load_frames, rank_table
 from evopolicy.analysis.frames import COLUMNS, Frames
+from evopolicy.kernel.journal import Journal
 from evopolicy.kernel.sweep import Cell
 
 Lay = Callable[..., Path]
@@ -79,6 +80,28 @@ def test_programs_candidates_and_usage(frames: Frames) -> None:
     assert usage.output_tokens["ada"] == 50
     assert usage.cost_usd["ada"] == 0.25
     assert pd.isna(usage.output_tokens["bob"])
+
+
+def test_frames_say_how_the_agent_fared(lay_run: Lay) -> None:
+    folder = lay_run("ada", "cartpole", upto="session", parent="p" * 64)
+    journal = Journal(folder)
+    journal.append("agent_started", attempt=2)
+    fault = {"error": "529 overloaded", "error_kind": "overload", "unexplained_tokens": 7}
+    journal.append("agent_ended", reason="provider", turns=3, tool_calls=4, thinking_seconds=2.5, **fault)
+    journal.close()
+    found = load_frames(find_runs(folder))
+
+    (usage,) = found.usage.to_dict("records")
+    assert (usage["turns"], usage["tool_calls"], usage["attempts"], usage["unexplained_tokens"]) == (3, 4, 2, 7)
+    assert (usage["thinking_seconds"], usage["evaluating_seconds"]) == (12.5, 4.0)
+    assert usage["agent_error"] == "529 overloaded"
+    (run,) = found.runs.to_dict("records")
+    assert (run["parent"], run["error_kind"]) == ("p" * 64, "overload")
+
+
+def test_every_frame_says_whether_its_runs_are_finished_and_valid() -> None:
+    for columns in COLUMNS.values():
+        assert {("finished", "bool"), ("valid", "bool")} <= {(column.name, column.dtype) for column in columns}
 
 
 def test_episodes_and_programs_can_be_left_unread(lay_run: Lay) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,32 @@ def test_a_mixed_comparison_is_refused_and_names_the_cells(lay_run: Lay, outputs
         check_comparable(load_frames(found))
     (note,) = check_comparable(found, allow={condition})
     assert note.startswith("Mixes ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ([("a", ""), ("b", "a")], "2 Runs of ada on cartpole, seed 0, one a regrade of the other"),
+        ([("a", ""), ("b", "a"), ("c", "a")], "3 Runs of ada on cartpole, seed 0, 2 of them regrades of another"),
+        ([("b", "a"), ("c", "a")], "2 Runs of ada on cartpole, seed 0, all of them regrades of one Run"),
+        ([("b", "a"), ("x", "")], "2 Runs of ada on cartpole, seed 0, 1 of them regrades of a Run that is not among"),
+        ([("a", ""), ("b", "")], "2 Runs of ada on cartpole, seed 0;"),
+    ],
+)
+def test_a_regrade_beside_its_parent_is_called_one(
+    lay_run: Lay, outputs: Path, keys: list[tuple[str, str]], words: str
+) -> None:
+    lay_run("ada", "cartpole")
+    (score,) = cell_scores(find_runs(outputs))
+    with pytest.raises(RecordError, match=words):
+        check_comparable([replace(score, result_key=key, parent=parent) for key, parent in keys])
+
+
+def test_frames_know_regrades_too(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole")
+    lay_run("ada", "cartpole", tag="again", parent="r" * 64)
+    with pytest.raises(RecordError, match="one a regrade of the other; compare them apart"):
+        check_comparable(load_frames(find_runs(outputs)))
 
 
 def test_uniform_runs_are_comparable(lay_run: Lay, outputs: Path) -> None:
