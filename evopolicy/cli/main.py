@@ -30,7 +30,7 @@ overridden (budget.episodes=32), and --config-dir DIR adds your own YAML files.
 """
 
 VERBS: dict[str, tuple[str, str, str]] = {
-    "table": ("table", "sweep=NAME | source=FOLDER", "the rank table of a sweep or of any Runs"),
+    "table": ("table", "[name=TABLE] sweep=NAME | source=DIR", "the rank table of any Runs, or a table of the paper"),
     "report": ("report", "source=RUN|SWEEP [to=FILE]", "one HTML file of a Run or a sweep"),
     "figure": ("figure", "name=NAME sweep=NAME to=FILE", "one figure of a sweep or of any Runs; alone, their names"),
     "status": ("status", "[sweep=NAME]", "what is running, from another terminal"),

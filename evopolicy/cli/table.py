@@ -37,6 +37,10 @@ def table(words: Sequence[str]) -> int:
     for key in options:
         if key not in (*SOURCES, "allow"):
             raise ConfigError(f"table: '{key}' belongs to a table with a name; add name=paper/rank, or another")
+    if not {"sweep", "source"} & set(options):
+        raise ConfigError(
+            "table: name what to compare, sweep=NAME or source=FOLDER; name=paper/core16 prints what is published"
+        )
     allow = [name for name in options.get("allow", "").split(",") if name]
     return 0 if print_table(*sources(options), allow=allow) else 1
 
@@ -53,9 +57,14 @@ def _named_table(options: Mapping[str, str]) -> int:
     config = table_config({**_read(options["name"]), **overrides})
     found = find_runs(*sources(options)) if {"sweep", "source"} & set(options) else None
     frames = load_frames(found) if found is not None else None
-    sheet = paper_table(config, frames, name=Path(options["name"]).with_suffix("").as_posix())
+    sheet = paper_table(config, frames, name=_plain_name(options["name"]))
     _show(sheet, config, options.get("to"))
     return _tell_unreadable(found)
+
+
+def _plain_name(name: str) -> str:
+    """As a label: a file's name without its ending."""
+    return Path(name).stem if name.endswith((".yaml", ".yml")) else name
 
 
 def _tell_unreadable(found: Found | None) -> int:
