@@ -46,7 +46,7 @@ def regraded_config(run: Run, changes: Mapping[str, Any]) -> RunConfig:
 
 
 def regraded_record(run: Run, config: RunConfig, splits: Sequence[PrivateSplit]) -> RunRecord:
-    """What the regrade of `run` under `config` is: the same for the same request."""
+    """What the regrade of `run` under `config` is: the same for the same request. `config.axes` name its entry."""
     parent = run.record
     asked = [parent.result_key, msgspec.to_builtins(config.selection), msgspec.to_builtins(config.pool), list(splits)]
     secret = build.secret_digest(config.secret.read()) if parent.pool_secret_digest else ""
@@ -54,6 +54,7 @@ def regraded_record(run: Run, config: RunConfig, splits: Sequence[PrivateSplit])
         parent,
         parent=parent.result_key,
         result_key=digest("evopolicy/regrade/1", [*asked, secret, config.execution.isolation]),
+        axes=config.axes,
         selection=config.selection,
         pool=config.pool,
         pool_secret_digest=secret,

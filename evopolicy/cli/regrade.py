@@ -27,6 +27,8 @@ FOLDER = "regrades"
 def regrade(words: Sequence[str]) -> int:
     """`sweep=NAME` or `source=` folders, `name=`, `splits=` (validation,assessment), and what is to be set anew:
     `pool.assessment=64`, `selection=validation_lcb`, `execution.workers=2`.
+
+    `selection=last,training_mean` grades by each of these rules, which then are part of the entries' names.
     """
     options, changes = _read(words)
     found = find_runs(*sources(options, "regrade"))
@@ -38,31 +40,45 @@ def regrade(words: Sequence[str]) -> int:
         raise RecordError("regrade: the source holds no Run that has handed off its candidates")
     earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
     measured = regrading.Measured.of([*runs, *earlier])
+    jobs = [(run, rule) for run in runs for rule in _rules(changes)]
     failed = 0
-    for place, run in enumerate(runs, 1):
+    for place, (run, rule) in enumerate(jobs, 1):
+        title = f"[{place}/{len(jobs)}] {_title(run)}" + (f", {rule}" if rule else "")
+        asked = {**changes, "selection": rule} if rule else changes
         try:
-            again = _again(run, changes, output / FOLDER / name, output, splits, measured)
+            axes = {"selection": rule} if rule else {}
+            again = _again(run, asked, axes, output / FOLDER / name, output, splits, measured)
         except EvoPolicyError as error:
             failed += 1
-            print(f"[{place}/{len(runs)}] {_title(run)}: {clean(str(error), 500)}", flush=True)
+            print(f"{title}: {clean(str(error), 500)}", flush=True)
             continue
         measured.add(again)
-        print(f"[{place}/{len(runs)}] {_title(run)}: {_change(run, again)}", flush=True)
-    print(f"\n{plural(len(runs) - failed, 'Run')} regraded in {output / FOLDER / name}\n")
-    if failed < len(runs):
+        print(f"{title}: {_change(run, again)}", flush=True)
+    print(f"\n{plural(len(jobs) - failed, 'Run')} regraded in {output / FOLDER / name}\n")
+    if failed < len(jobs):
         print_table(output / FOLDER / name)
     return 1 if failed else 0
+
+
+def _rules(changes: Mapping[str, Any]) -> list[str]:
+    """The selection rules of a list of them; [''] where there is none."""
+    asked = changes.get("selection")
+    if not isinstance(asked, str) or "," not in asked:
+        return [""]
+    return list(dict.fromkeys(rule.strip() for rule in asked.split(",") if rule.strip())) or [""]
 
 
 def _again(
     run: Run,
     changes: Mapping[str, Any],
+    axes: Mapping[str, str],
     root: Path,
     output: Path,
     splits: tuple[PrivateSplit, ...],
     measured: regrading.Measured,
 ) -> Run:
-    config = replace(regrading.regraded_config(run, changes), output=str(output))
+    config = regrading.regraded_config(run, changes)
+    config = replace(config, output=str(output), axes={**run.record.axes, **axes})
     record = regrading.regraded_record(run, config, splits)
     place = run_folder(config, record).relative_to(output / "runs")
     folder = root / place.with_name(f"s{record.seed}-{record.result_key[:8]}")
