@@ -9,7 +9,7 @@ from typing import Any
 from evopolicy.analysis.report.markup import Html, join, line, number, tag
 
 WIDTH, HEIGHT = 760, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 20, 16, 62
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 16, 62
 _APART = 18
 """Pixels between the numbers of two Submissions, at least."""
 STYLES = 8
@@ -118,8 +118,10 @@ def _bands(phases: Sequence[Mapping[str, Any]], x: _Scale) -> list[Html]:
     return made
 
 
-def _best(rows: Sequence[Mapping[str, Any]], key: str, x: _Scale, y: _Scale, class_: str) -> Html:
-    """The best so far as steps."""
+def _best(
+    rows: Sequence[Mapping[str, Any]], key: str, x: _Scale, y: _Scale, class_: str, end: float | None = None
+) -> Html:
+    """The best so far as steps, up to the unit `end` (the last Submission's by default)."""
     path, best = "", None
     for row in rows:
         value = row.get(key)
@@ -128,7 +130,8 @@ def _best(rows: Sequence[Mapping[str, Any]], key: str, x: _Scale, y: _Scale, cla
             best = value
     if best is None:
         return Html("")
-    return tag("path", d=f"{path}H{x(max(row['units_used'] for row in rows))}", class_=class_)
+    last = max(row["units_used"] for row in rows) if end is None else end
+    return tag("path", d=f"{path}H{x(last)}", class_=class_)
 
 
 def _points(rows: Sequence[Mapping[str, Any]], x: _Scale, y: _Scale) -> list[Html]:
@@ -214,20 +217,18 @@ def bar(share: float | None) -> Html | None:
 
 def curves(benchmark: str, lines: Iterable[tuple[str, int, Sequence[Mapping[str, Any]]]]) -> Html | None:
     """Best training score so far over Episode units on one Benchmark: (entry, number of its style, rows) a Run."""
-    found = [
-        (entry, style, [row for row in rows if row["score"] is not None]) for entry, style, rows in lines
-    ]  # fmt: skip
-    found = [one for one in found if one[2]]
+    scored = [(entry, style, [row for row in rows if row["score"] is not None]) for entry, style, rows in lines]
+    found = [one for one in scored if one[2]]
     if not found:
         return None
     width, height = 380, 230
-    units = max(row["units_used"] for _, _, rows in found for row in rows)
+    units = 1.05 * max(row["units_used"] for _, _, rows in found for row in rows)
     scores = [row["score"] for _, _, rows in found for row in rows]
     bests = [max(row["score"] for row in rows) for _, _, rows in found]
     firsts = [rows[0]["score"] for _, _, rows in found]
     x = _Scale(0, units, _LEFT, width - _RIGHT)
     y = _Scale(*_padded([*bests, *firsts]), height - 46, _TOP)
-    drawn = [_best(rows, "score", x, y, f"curve c{style % STYLES}") for _, style, rows in found]
+    drawn = [_best(rows, "score", x, y, f"curve c{style % STYLES}", units) for _, style, rows in found]
     name = line(benchmark, 60)
     words = f"{len(found)} Runs, best training score {number(max(scores))}"
     made = [*_axes(x, y, height, "Episode units used", width), *drawn]

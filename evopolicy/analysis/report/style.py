@@ -100,6 +100,12 @@ summary:hover { color:var(--accent); }
 details > summary h4 { display:inline; }
 .submission { border:1px solid var(--rule); border-radius:6px; padding:1rem 1.2rem .8rem; margin:0 0 1.4rem; }
 .submission > h3,.submission > h4 { display:flex; flex-wrap:wrap; gap:.4rem .7rem; align-items:baseline; }
+.submission > h4 { margin-top:0; }
+.outline { padding:.4rem 1rem; margin:0 0 .5rem; }
+.outline > details { margin:0; }
+.outline > details > summary h4 { font-weight:500; margin:0; }
+.outline > details > summary .score { font-size:1rem; font-weight:600; float:right; }
+.outline > details > div { padding-top:.8rem; scroll-margin-top:6rem; }
 .submission .score { font-size:1.375rem; margin-left:auto; }
 .beside { display:grid; grid-template-columns:minmax(0,1fr); gap:0 1.8rem; }
 .steps { list-style:none; margin:0; padding:0 .4rem 0 0; max-height:44rem; overflow-y:auto; }
@@ -112,6 +118,7 @@ details > summary h4 { display:inline; }
 figure { margin:0 0 .8rem; min-width:0; }
 figcaption { font-size:.875rem; margin:0 0 .3rem; overflow-wrap:anywhere; }
 img { max-width:100%; height:auto; border-radius:4px; background:#fff; }
+.replays figure:has(details[open]) { grid-column:1/-1; }
 .replays img { border:1px solid var(--rule); display:block; }
 .small-multiples { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr)); gap:1rem; }
 svg.chart { display:block; width:100%; min-width:34rem; max-width:56rem; height:auto; }

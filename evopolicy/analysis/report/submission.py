@@ -73,7 +73,7 @@ def _facts(row: Mapping[str, Any]) -> Html:
         ("Validation", number(row.get("validation"))),
         ("Program", tag("code", row["program"][:12])),
     ]
-    if row.get("change") is not None:
+    if row.get("change"):
         pairs.append(("change", f"{row['change']:.0%} of tokens, against Submission {row['against']}"))
     if row["reason"]:
         pairs.append(("reason", line(row["reason"], 400)))

@@ -228,18 +228,23 @@ def _run(part: RunPart, places: _Places, limits: Limits) -> Html:
     record, measured = part.run.record, part.run.result.assessment
     words, changes, lines = diff(part.final, limits.diff_lines, "From the initial Program to the selected one")
     changed = join("The selected Program", tag("span", f" against the initial one: {words}", class_="soft"))
-    return tag(
-        "article",
-        tag(
-            "h4", f"{record.benchmark.slug}, seed {record.seed} ", validity(part),
-            tag("span", number(measured.mean if measured else None), class_="score"),
-        ),
-        fold("Timeline", timeline(part), open_=False),
-        fold(f"{plural(len(part.rows), 'Submission')}", overview(part, limit=100)) if part.rows else None,
+    error = f" ± {number(measured.standard_error)}" if measured and measured.standard_error is not None else ""
+    head = join(
+        tag("h4", f"{record.benchmark.slug}, seed {record.seed} "),
+        validity(part),
+        tag("span", f"{number(measured.mean if measured else None)}{error}", class_="score"),
+    )
+    body = tag(
+        "div",
+        timeline(part),
+        overview(part, limit=100),
         fold("Candidates and selection", selection(part)),
         fold("Held-out Episodes", *heldout(part)),
         fold("Usage, cost and time", usage(part)),
         fold(changed, changes) if lines or part.final.left_out else None,
         tag("p", "Its folder: ", tag("code", part.run.folder.as_posix()), class_="soft"),
-        class_="submission outline", id=places.anchor(part), aria_label=f"{part.entry} on {record.benchmark.slug}",
-    )  # fmt: skip
+        id=places.anchor(part),
+    )
+    return tag(
+        "article", fold(head, body), class_="submission outline", aria_label=f"{part.entry} on {record.benchmark.slug}"
+    )
