@@ -138,7 +138,10 @@ def _resolve(uri: str, client: Any, name: str) -> tuple[Any, str]:
         if found and found.lifecycle_stage == "active":
             return found, sweep
     known = guarded(uri, "listing experiments", client.search_experiments, max_results=_PAGE)
-    near = did_you_mean(before or name, [str(one.name) for one in known])
+    names = [str(one.name) for one in known]
+    near = did_you_mean(name, names)
+    if before and not near.startswith(" Did you mean"):
+        near = did_you_mean(before, names)
     raise TrackingError(f"source: there is no experiment '{name}' in {mask_uri(uri)}.{near}")
 
 
