@@ -203,6 +203,11 @@ def test_an_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str], monkeyp
     assert "type this to go on" in capsys.readouterr().err
 
 
+def test_a_mapping_of_ones_own_keys_may_be_given_whole() -> None:
+    words = ["agent=codex", "agent.mcp_servers={notes: [python3]}", "benchmark=cartpole"]
+    assert compose.normalize(words)[-3:] == [words[0], f"++{words[1]}", words[2]]
+
+
 def test_a_key_of_a_swept_group_is_set_in_every_cell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["agent=baseline,random", "agent.label='the:same/one'", "benchmark=cartpole,acrobot", "benchmark.slug=x"]
     assert compose.normalize(words) == [
