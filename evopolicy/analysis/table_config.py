@@ -131,6 +131,8 @@ class TableConfig:
     level: float = 0.95
     replicates: int = 2000
     seed: int = 0
+    data_edits: bool = False
+    """Whether another Program with the same source (new numbers in a file) is a parametric edit, not a retest."""
     missing: Missing = "refuse"
     allow: tuple[str, ...] = ()
     digits: int | None = None
@@ -160,6 +162,8 @@ class TableConfig:
             )
         if self.missing == "worst" and self.kind != "rank":
             raise ConfigError(f"missing: 'worst' is a rank, a {self.kind} table has none; choose refuse or exclude")
+        if self.data_edits and self.kind != "edits":
+            raise ConfigError(f"data_edits: a {self.kind} table counts no edits; leave it at false")
         only = {"benchmarks": ("category", "demand", "entries"), "entries": ("benchmarks",)}
         if self.kind == "heldout" and (wrong := set(self.columns) - set(only[self.rows])):
             raise ConfigError(f"columns: '{sorted(wrong)[0]}' is no column of a heldout table with rows: {self.rows}")

@@ -50,7 +50,8 @@ class _Count:
 
 def edits_sheet(material: Material, name: str) -> Sheet:
     """How many edits of each kind, and how often one raised the best Validation mean so far."""
-    submissions = rows_of(material.valid(edit_frame(material.table()))) if material.own else []
+    data_edits = material.config.data_edits
+    submissions = rows_of(material.valid(edit_frame(material.table(), data_edits=data_edits))) if material.own else []
     runs = rows_of(material.valid(material.table().runs)) if material.own else []
 
     def cell(row: _Row, group: str, column: str) -> SheetCell:
@@ -70,6 +71,8 @@ def edits_sheet(material: Material, name: str) -> Sheet:
     unknown = sum(one["edit"] and one["new_best"] is None for one in submissions)
     if unknown:
         notes.append(f"Hits are of the edits whose Validation mean is known; {unknown} are not.")
+    if data_edits:
+        notes.append("Of the Runs, another Program with the same source (new numbers in a file) is a parametric edit.")
     if material.published:
         notes.append(published_facts.EDITS_NOTE)
     if material.config.over:

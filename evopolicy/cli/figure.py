@@ -24,7 +24,7 @@ NAMES: Mapping[str, str] = {
     "demand": "normalized scores where synthesis, and where tuning, dominates (the paper's without source)",
     "usage": "tokens and cost against score",
 }
-_KEYS = ("name", *sources.KEYS, "to", "dark", "run", "published", "allow")
+_KEYS = ("name", *sources.KEYS, "to", "dark", "run", "published", "data_edits", "allow")
 
 
 def figure(words: Sequence[str]) -> int:
@@ -39,7 +39,8 @@ def figure(words: Sequence[str]) -> int:
         raise ConfigError(
             f"name: there is no figure '{name}'.{did_you_mean(name, NAMES)} `evopolicy figure` lists them."
         )
-    for key, only in (("run", ("timeline",)), ("published", ("rank", "demand"))):
+    belongs = {"run": ("timeline",), "published": ("rank", "demand"), "data_edits": ("edits", "timeline")}
+    for key, only in belongs.items():
         if key in options and name not in only:
             raise ConfigError(f"{key}: it is for name={' and name='.join(only)}; leave it out for name={name}")
     from evopolicy.analysis import save_figure
@@ -57,10 +58,11 @@ def _drawn(name: str, options: Mapping[str, str]) -> Figure:
     if name == "demand" and not {"sweep", "source"} & set(options):
         return analysis.demand_figure(dark=dark)
     frames = _frames(name, options)
+    data_edits = _switch(options, "data_edits", False)
     if name == "timeline":
-        return analysis.timeline_figure(frames, options.get("run", ""), dark=dark)
+        return analysis.timeline_figure(frames, options.get("run", ""), data_edits=data_edits, dark=dark)
     if name == "edits":
-        return analysis.edit_size_figure(analysis.diagnose(frames).edits, dark=dark)
+        return analysis.edit_size_figure(analysis.diagnose(frames, data_edits=data_edits).edits, dark=dark)
     allow = [condition for condition in options.get("allow", "").split(",") if condition]
     if name == "rank":
         return analysis.rank_figure(frames, published=_switch(options, "published", False), allow=allow, dark=dark)
