@@ -59,6 +59,7 @@ def _sweep(folders: Sequence[Path]) -> Sweep | None:
 
 def _render(found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: Sequence[str]) -> str:
     from evopolicy.analysis.report.gather import gather_run, gather_sweep
+    from evopolicy.analysis.report.plots import draw_figures
     from evopolicy.analysis.report.run import render_run
     from evopolicy.analysis.report.sweep import render_sweep
 
@@ -67,7 +68,7 @@ def _render(found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: S
     if not found and not found.cells:
         raise RecordError(f"source: no Run can be read ({found.unreadable[0].reason})")
     title = f"Sweep {sweep.name}" if sweep else f"Runs of {', '.join(folder.name for folder in folders[:4])}"
-    return render_sweep(gather_sweep(found, title, allow=allow))
+    return render_sweep(gather_sweep(found, title, allow=allow, figures=draw_figures(found, allow)))
 
 
 def _write(target: Path, html: str) -> None:

@@ -82,13 +82,13 @@ def timeline(
     if not scores:
         return None
     x = _Scale(0, max([budget, *(row["units_used"] for row in rows)]), _LEFT, WIDTH - _RIGHT)
-    y = _Scale(*_padded([*scores, *([heldout] if heldout is not None else [])]), HEIGHT - _BOTTOM, _TOP + 8)
-    made = [*_axes(x, y, HEIGHT, "Episode units used"), *_bands(phases, x)]
+    y = _Scale(*_padded([*scores, *([heldout] if heldout is not None else [])]), HEIGHT - _BOTTOM, _TOP + 24)
+    made = [*_bands(phases, x), *_axes(x, y, HEIGHT, "Episode units used")]
     made.append(_best(rows, "score", x, y, "best"))
     made.append(_best(rows, "validation", x, y, "best validated"))
     if heldout is not None:
         made.append(_line(_LEFT, y(heldout), WIDTH - _RIGHT, y(heldout), "heldout"))
-        made.append(_text(WIDTH - _RIGHT, y(heldout) - 5, f"held-out {number(heldout)}", "end heldout-text"))
+        made.append(_text(_LEFT + 5, y(heldout) - 5, f"held-out {number(heldout)}", "heldout-text"))
     made.extend(_points(rows, x, y))
     return svg("Scores over the Run", _spoken(rows, heldout), *made)
 
@@ -114,7 +114,7 @@ def _bands(phases: Sequence[Mapping[str, Any]], x: _Scale) -> list[Html]:
                 class_=f"phase {kind}")
         )  # fmt: skip
         if end - start > 64:
-            made.append(_text(start + 5, _TOP + 2, kind, "small"))
+            made.append(_text(start + 5, _TOP + 4, kind, "small"))
     return made
 
 

@@ -137,6 +137,7 @@ def number(value: float | None) -> str:
     """Four significant digits; '–' for None."""
     if value is None or value != value:
         return "–"
+    value += 0.0  # there is no -0 in a table
     return f"{value:,.0f}" if abs(value) >= 10_000 and abs(value) < 1e15 else f"{value:.4g}".replace("-", "−")
 
 

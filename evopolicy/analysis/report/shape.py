@@ -84,7 +84,11 @@ class Figure:
     title: str
     text: str
     """What it shows, for who cannot see it."""
-    svg: bytes
+    svg: bytes = b""
+    dark: bytes = b""
+    """For readers of dark pages; b'' where there is none."""
+    problem: str = ""
+    """Why there is none."""
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ details > summary h4 { display:inline; }
 .outline > details > summary .score { font-size:1rem; font-weight:600; float:right; }
 .outline > details > div { padding-top:.8rem; scroll-margin-top:6rem; }
 .submission .score { font-size:1.375rem; margin-left:auto; }
+.submission .score small { font-size:.8125rem; font-weight:400; color:var(--soft); }
 .beside { display:grid; grid-template-columns:minmax(0,1fr); gap:0 1.8rem; }
 .steps { list-style:none; margin:0; padding:0 .4rem 0 0; max-height:44rem; overflow-y:auto; }
 .steps > li { border-left:2px solid var(--rule); padding:0 0 .5rem .8rem; }
@@ -114,7 +115,7 @@ details > summary h4 { display:inline; }
 .who { font-size:.8125rem; color:var(--soft); margin:0; }
 .said { white-space:pre-wrap; overflow-wrap:anywhere; font-size:.9375rem; margin:0 0 .4rem; unicode-bidi:isolate; }
 .call > summary { font-size:.875rem; }
-.replays { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr)); gap:1rem; }
+.replays { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr)); gap:1rem; }
 figure { margin:0 0 .8rem; min-width:0; }
 figcaption { font-size:.875rem; margin:0 0 .3rem; overflow-wrap:anywhere; }
 img { max-width:100%; height:auto; border-radius:4px; background:#fff; }

@@ -42,7 +42,12 @@ def submission(part: SubmissionPart, anchor: str, selected: bool, limits: Limits
                 join(tag("h4", "Transcript"), tag("span", f" {summary(part.steps)}", class_="soft")), steps, open_=True
             ),
         )
-    head = tag("h3", name, *marks(part.row, selected), tag("span", number(part.row["score"]), class_="score"))
+    head = tag(
+        "h3",
+        name,
+        *marks(part.row, selected),
+        tag("span", number(part.row["score"]), tag("small", " in training"), class_="score"),
+    )
     return tag(
         "section", head, _facts(part.row), tag("div", changed, told, class_="beside" if told else "beside one"),
         class_="submission", id=anchor, aria_label=name,
@@ -236,7 +241,9 @@ def replays(files: FeedbackFiles, episodes: Sequence[Mapping[str, Any]]) -> Html
             by_episode.setdefault(one.episode, {})[one.media_type] = one
     scores = {row.get("index"): row.get("score") for row in episodes}
     made = [
-        _replay(index, kinds, scores) for index, kinds in by_episode.items() if any(k.picture for k in kinds.values())
+        _replay(index, kinds, scores)
+        for index, kinds in sorted(by_episode.items(), key=lambda item: -1 if item[0] is None else item[0])
+        if any(one.picture for one in kinds.values())
     ]
     missing = [one for kinds in by_episode.values() for one in kinds.values() if one.picture is None]
     gone = sum(not one.there for one in missing)

@@ -211,8 +211,18 @@ def _curves(part: SweepPart, places: _Places) -> list[Html | None]:
 
 def _figure(figure: Figure) -> Html:
     """As an image: whatever its own styles are, they stay in it."""
-    source = f"data:image/svg+xml;base64,{base64.b64encode(figure.svg).decode()}"
-    return tag("figure", tag("figcaption", line(figure.title)), tag("img", src=source, alt=line(figure.text, 400)))
+    title = line(figure.title)
+    if not figure.svg:
+        return tag(
+            "figure", tag("figcaption", title), tag("p", f"Not drawn: {line(figure.problem, 500)}.", class_="cut")
+        )
+    dark = tag("source", srcset=_embedded(figure.dark), media="(prefers-color-scheme:dark)") if figure.dark else None
+    image = tag("img", src=_embedded(figure.svg), alt=line(figure.text, 600))
+    return tag("figure", tag("figcaption", title), tag("picture", dark, image))
+
+
+def _embedded(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 # --- the Runs ----------------------------------------------------------------------------------------------------
