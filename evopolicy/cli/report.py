@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evopolicy.analysis.load import Found, find_runs
-from evopolicy.cli.options import TRACKING, output_above, pairs
-from evopolicy.cli.sources import KEYS, sources
+from evopolicy.cli.options import OUTPUT, TRACKING, output_above, pairs
+from evopolicy.cli.sources import KEYS, is_mlflow, sources
 from evopolicy.cli.text import plural
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.record import RECORD
@@ -90,8 +90,8 @@ def _log(options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | 
 
     named = {key.partition(".")[2]: value for key, value in options.items() if key in TRACKING}
     tracking = Tracking.from_mapping({**(sweep.tracking if sweep else {}), **named})
-    if "output" in options:
-        output = Path(options["output"])
+    if "output" in options or is_mlflow(options.get("source", "")):
+        output = Path(options.get("output", OUTPUT))
     else:
         output = output_above(folder if sweep or (folder / RECORD).is_file() else found[0].folder)
     store = connect(tracking, output.absolute())

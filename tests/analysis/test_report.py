@@ -16,6 +16,7 @@ import pytest
 from evopolicy.analysis.load import find_runs, read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.report.gather import LIMITS, gather_run, gather_sweep, split_steps
 from evopolicy.analysis.report.markup import Html, block, cut, escape, harmless, join, line, number, tag
+from evopolicy.analysis.report.plots import draw_figures
 from evopolicy.analysis.report.run import render_run
 from evopolicy.analysis.report.shape import Figure
 from evopolicy.analysis.report.sweep import render_sweep
@@ -367,6 +368,22 @@ def test_a_figure_is_an_image_so_that_nothing_in_it_runs(lay_run: Callable[..., 
     assert page.tags["script"] == 0
     assert page.tags["img"] == 1
     assert "Ranks <b>" in page.text
+
+
+def test_figures_are_drawn_for_light_and_dark_or_say_why_not(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+    for label in ("ada", "bob"):
+        for seed in (0, 1):
+            lay_run(label, "cartpole", seed, (1.0, 2.0 + seed))
+    figures = draw_figures(find_runs(tmp_path / "outputs"))
+    assert figures[0].title == "Rank scores"
+    assert figures[0].svg and figures[0].dark and figures[0].svg != figures[0].dark
+    page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=figures)))
+    assert page.tags["picture"] == page.tags["img"] == sum(bool(figure.svg) for figure in figures)
+    lay_run("cy", "cartpole", isolation="none")
+    refused = draw_figures(find_runs(tmp_path / "outputs"))[0]
+    assert "isolation" in refused.problem
+    page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=[refused])))
+    assert "Not drawn: the comparison mixes isolation levels" in page.text
 
 
 # --- markup ------------------------------------------------------------------------------------------------------

@@ -121,6 +121,8 @@ figcaption { font-size:.875rem; margin:0 0 .3rem; overflow-wrap:anywhere; }
 img { max-width:100%; height:auto; border-radius:4px; background:#fff; }
 .replays figure:has(details[open]) { grid-column:1/-1; }
 .replays img { border:1px solid var(--rule); display:block; }
+.figures { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr)); gap:1.5rem;
+  align-items:start; }
 .small-multiples { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr)); gap:1rem; }
 svg.chart { display:block; width:100%; min-width:34rem; max-width:56rem; height:auto; }
 svg.half { min-width:19rem; max-width:30rem; }
@@ -167,6 +169,7 @@ footer { color:var(--soft); font-size:.8125rem; }
   .facts > div { grid-template-columns:7rem minmax(0,1fr); }
   .submission { padding:.8rem .8rem .4rem; }
   .tiles { grid-template-columns:repeat(2,minmax(0,1fr)); }
+  .tiles > div:last-child:nth-child(odd) { grid-column:1/-1; }
 }
 @media (prefers-reduced-motion:no-preference) { html { scroll-behavior:smooth; } }
 @media print { .toc,.skip { display:none; } .page { display:block; } pre,.steps { max-height:none; } }

@@ -58,6 +58,7 @@ def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
         entry("ranks", "Ranks"), entry("scores", "Held-out"), entry("curves", "Curves"),
         *([entry("figures", "Figures")] if part.figures else []), entry("runs", "Runs", below=listed),
     ]  # fmt: skip
+    drawn = tag("div", *map(_figure, part.figures), class_="figures")
     return document(
         part.title,
         contents,
@@ -65,7 +66,7 @@ def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
         tag("section", tag("h2", "Ranks"), _ranks(part, places), id="ranks"),
         tag("section", tag("h2", "Held-out scores"), _scores(part, places), _absent(part), id="scores"),
         tag("section", tag("h2", "Best so far"), *_curves(part, places), id="curves"),
-        tag("section", tag("h2", "Figures"), *map(_figure, part.figures), id="figures") if part.figures else None,
+        tag("section", tag("h2", "Figures"), drawn, id="figures") if part.figures else None,
         tag(
             "section", tag("h2", "Runs"),
             tag("p", "An outline of each. Feedback, replays and transcripts are in a Run's own report: "
@@ -193,7 +194,7 @@ def _absent(part: SweepPart) -> Html | None:
 
 
 def _curves(part: SweepPart, places: _Places) -> list[Html | None]:
-    styles = {name: place for place, name in enumerate(places.entries)}
+    styles = {name: place for place, name in enumerate(sorted(places.entries))}  # as the figures have them
     charts = [
         drawing.curves(
             benchmark,
