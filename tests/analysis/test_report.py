@@ -49,7 +49,7 @@ class Page(HTMLParser):
         self.ids.extend(value or "" for key, value in attrs if key == "id")
         if re.fullmatch(r"h[1-6]", tag):
             self.headings.append(int(tag[1]))
-        if tag not in ("img", "meta", "br", "link"):
+        if tag not in ("img", "meta", "br", "link", "source"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
