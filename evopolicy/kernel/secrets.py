@@ -110,7 +110,7 @@ NO_SECRETS = Masker()
 def without_secrets(program: Program, mask: Masker) -> Program:
     """`program` itself. Raises ProgramError, naming the file, where it holds a secret: Programs are published."""
     for name, content in program.files.items():
-        if mask.holds(content):
+        if mask.holds(content) or mask.holds(os.fsencode(name)):
             raise ProgramError(f"'{name}' holds a key, or what looks like one")
     return program
 

@@ -72,6 +72,8 @@ def test_a_program_with_a_secret_is_refused_by_the_file_that_holds_it() -> None:
     program = Program("0" * 64, {"policy.py": b"x = 1\n", "data/key.txt": VALUE.encode()})
     with pytest.raises(ProgramError, match=r"'data/key\.txt' holds a key"):
         without_secrets(program, MASKER)
+    with pytest.raises(ProgramError, match=r"plain-value-1\.txt' holds a key"):
+        without_secrets(Program("0" * 64, {"plain-value-1.txt": b""}), MASKER)
     assert without_secrets(Program("0" * 64, {"policy.py": b"x = 1\n"}), MASKER).files
 
 

@@ -104,7 +104,7 @@ class _Reading:
         if kind in ("agent_message", "reasoning"):
             if done:
                 self._message(number, kind, text_of(item.get("text")))
-        elif kind in _CALLS:
+        elif isinstance(kind, str) and kind in _CALLS:
             self._call(number, kind, item, done=done)
         else:
             self.collected.strange(event, f"item {kind}")

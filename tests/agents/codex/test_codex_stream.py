@@ -200,6 +200,8 @@ def test_where_the_host_counts_a_broken_turn_its_home_is_not_asked(tmp_path: Pat
 def test_what_is_not_known_is_counted() -> None:
     read = read_stream([*lines({"type": "new"}, item("a", "hologram"), {"type": "item.completed"}), "no json\n"])
     assert read.unknown_events == {"new": 1, "item hologram": 1, "item.completed": 1} and read.malformed_lines == 1
+    odd = read_stream(lines({"type": "item.completed", "item": {"type": ["hologram"]}}))
+    assert odd.unknown_events == {"item ['hologram']": 1}
 
 
 def test_a_line_of_ten_megabytes_is_read_whole() -> None:
