@@ -58,7 +58,9 @@ def splits_figure(
         for place, benchmark in enumerate(benchmarks):
             found = [row for row in rows if row["benchmark"] == benchmark]
             for panel, pair in zip(panels[2 * place : 2 * place + 2], _PAIRS, strict=True):
-                _draw(panel, [row for row in found if _both(row, pair)], pair, look, theme, spans)
+                _draw(
+                    panel, [row for row in found if _both(row, pair)], pair, look, theme, spans, 5 if across == 1 else 2
+                )
             panels[2 * place].set_title(label(benchmark), color=theme.ink)
         drop_empty(figure, panels, 2 * len(benchmarks))
     return figure
@@ -90,6 +92,7 @@ def _draw(
     look: Mapping[str, Look],
     theme: Theme,
     spans: Mapping[str, Interval],
+    ticks: int,
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
@@ -125,7 +128,7 @@ def _draw(
     panel.set_xlabel(_WORDS[first])
     panel.set_ylabel(_WORDS[second])
     for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_locator(MaxNLocator(3))
+        axis.set_major_locator(MaxNLocator(ticks))
     panel.grid()
     if not values:
         panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, ha="center", va="center", color=theme.quiet)

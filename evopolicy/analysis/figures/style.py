@@ -55,7 +55,7 @@ LIGHT = Theme(
     quiet="#59636e",
     line="#8b949e",
     grid="#e6e9ec",
-    colours=("#0068a8", "#d1560a", "#068a68", "#8e3a8a", "#a07d00", "#3f9bd0"),
+    colours=("#1c3f61", "#d24f0f", "#187a50", "#bd2fa8", "#5b3c0a", "#1197f2"),
     bands={"synthesis": "#e4eef7", "parametric": "#faf0dc"},
 )
 DARK = Theme(
@@ -64,7 +64,7 @@ DARK = Theme(
     quiet="#a3adb8",
     line="#6e7883",
     grid="#2a3138",
-    colours=("#3f8fd9", "#f08a4b", "#2fbf98", "#d07fcb", "#dcb83a", "#a3d7f7"),
+    colours=("#2b83e3", "#cc7d48", "#66e8a4", "#e23f8c", "#f6da55", "#c6def3"),
     bands={"synthesis": "#1c2f42", "parametric": "#3a301a"},
 )
 
@@ -216,8 +216,13 @@ def _wrapped(note: str, width: float) -> list[str]:
 
 
 def _across(keys: Sequence[tuple[str, Mapping[str, Any]]], width: float) -> int:
-    longest = max((len(label(name)) for name, _ in keys), default=0)
-    return max(1, min(len(keys), int((width - 2 * _EDGE) * 72 / (_TEXT * (0.62 * longest + 4.2)))))
+    """As many columns, each as wide as its longest name, as fit beside each other."""
+    lengths = [len(label(name)) for name, _ in keys]
+    room = (width - 2 * _EDGE) * 72 / _TEXT
+    for across in range(len(keys), 1, -1):
+        if sum(0.6 * max(lengths[column::across]) + 3.9 for column in range(across)) <= room:
+            return across
+    return 1
 
 
 def _add_key(
@@ -339,7 +344,7 @@ def save_figure(figure: Figure, path: Path | str) -> Path:
     """
     path = check_format(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_written(figure, path.suffix.lower()[1:]))
+    path.write_bytes(picture(figure, path.suffix.lower()[1:]))
     return path
 
 
@@ -353,7 +358,8 @@ def check_format(path: Path | str) -> Path:
     return path
 
 
-def _written(figure: Figure, kind: str, dpi: float = 150) -> bytes:
+def picture(figure: Figure, kind: str, dpi: float = 150) -> bytes:
+    """`figure` as the bytes of a 'svg', 'png' or 'pdf' file, without a date or the writer's version."""
     from matplotlib.colors import to_hex
 
     dates = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
@@ -370,7 +376,7 @@ def svg_text(figure: Figure) -> str:
 
     It scales with the page, and its title and note are what a screen reader says.
     """
-    text = _written(figure, "svg").decode()
+    text = picture(figure, "svg").decode()
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
     name = f"figure-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)

@@ -64,11 +64,11 @@ def timeline_figure(
 def mark_of(edit: Mapping[str, Any], best: str = "new_best") -> str:
     """What a row of `edits.EDIT_COLUMNS` is marked as: failed, retest and rollback before what it gave.
 
-    A rollback with other numbers that gave a new best is marked as that.
+    A rollback with other numbers, or a retest with other data files, that gave a new best is marked as that.
     """
     if edit["kind"] == "failed":
         return "failed"
-    if edit["kind"] == "retest" or (edit["kind"] == "rollback" and not edit[best]):
+    if edit["kind"] in ("retest", "rollback") and not edit[best]:
         return str(edit["kind"])
     if edit[best] is None:
         return "not known"
@@ -117,7 +117,7 @@ def _draw_marks(panel: Axes, rows: Sequence[Mapping[str, Any]], marks: Sequence[
     known = [row[value] for row in rows if row[value] is not None]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     span = (high - low) or 1.0
-    floor = low - 0.14 * span
+    floor = low - (0.14 if "failed" in marks or len(known) < len(rows) else 0.0) * span
     panel.set_ylim(floor - 0.07 * span, high + (0.12 + _TALL) * span)
     for mark in MARKS:
         found = [row for row, its in zip(rows, marks, strict=True) if its == mark]

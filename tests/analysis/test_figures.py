@@ -1,0 +1,497 @@
+"""What each figure draws, read off its artists."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from evopolicy.analysis.columns import rows_of, typed_frame
+from evopolicy.analysis.diagnostics import diagnose
+from evopolicy.analysis.figures.curves import best_so_far_figure
+from evopolicy.analysis.figures.demand import demand_figure
+from evopolicy.analysis.figures.edits import edit_size_figure
+from evopolicy.analysis.figures.scores import profile_figure, rank_figure
+from evopolicy.analysis.figures.splits import splits_figure
+from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, label, note_of, save_figure, svg_text, title_of
+from evopolicy.analysis.figures.timeline import timeline_figure
+from evopolicy.analysis.figures.usage import usage_figure
+from evopolicy.analysis.frames import COLUMNS, Frames
+from evopolicy.analysis.intervals import mean_interval
+from evopolicy.kernel.errors import ConfigError, RecordError
+from tests.analysis.trajectories import Made, Sent, frames
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FIRST = "def make_policy(c):\n    return lambda o: o[0] * 0.5\n"
+TUNED = FIRST.replace("0.5", "0.7")
+OTHER = FIRST + "\n\ndef helper(x):\n    return x + 1\n"
+OTHER_TUNED = OTHER.replace("+ 1", "+ 2")
+
+
+def made(sent: Sequence[Sent], entry: str = "ada", seed: int = 0, benchmark: str = "cartpole", **changes: Any) -> Made:
+    facts = {
+        "seed": seed,
+        "axes": "{}",
+        "status": "done",
+        "benchmark_id": f"family/{benchmark}-v1",
+        "isolation": "landlock",
+        "parameters": "d",
+        "pool": "p",
+        "budget": "b",
+        "agent_name": entry,
+        "wall_seconds": 1.0,
+        **changes.pop("facts", {}),
+    }
+    name = f"runs/{benchmark}/{entry}/s{seed}"
+    best = max(range(len(sent)), key=lambda i: sent[i].validation or -math.inf) + 1
+    return Made(sent, name=name, entry=entry, benchmark=benchmark, selected=best, facts=facts, **changes)
+
+
+def simple(entry: str, seed: int, *means: float, benchmark: str = "cartpole", **changes: Any) -> Made:
+    """A Run whose n-th Submission has the n-th of `means` on every split."""
+    sent = [Sent(FIRST.replace("0.5", f"0.{i + 1}"), mean, mean, assessment=mean) for i, mean in enumerate(means)]
+    return made(sent, entry, seed, benchmark, **changes)
+
+
+def lines(panel: Axes, name: str) -> list[Any]:
+    return [line for line in panel.lines if line.get_label() == name]
+
+
+def points(line: Any) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+
+
+def texts(panel: Axes) -> list[str]:
+    return [text.get_text() for text in panel.texts if text.get_text()]
+
+
+# --- best so far -------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_are_two_marked_lines_without_an_interval() -> None:
+    figure = best_so_far_figure(frames(simple("ada", 0, 1.0, 0.5, 3.0), simple("ada", 1, 2.0, 4.0, 3.0)))
+
+    (panel,) = figure.axes
+    drawn = [points(line) for line in lines(panel, "ada")]
+    assert drawn == [
+        [(2, 1), (6, 3), (20, 3)],
+        [(2, 1), (6, 3)],
+        [(2, 2), (4, 4), (20, 4)],
+        [(2, 2), (4, 4)],
+    ]
+    assert not panel.collections
+    assert "Fewer than three Runs" in note_of(figure)
+    assert "N = 2 Runs" in note_of(figure)
+
+
+def test_three_runs_are_their_mean_with_students_interval_over_runs() -> None:
+    figure = best_so_far_figure(frames(*(simple("ada", seed, float(seed), 4.0 + seed) for seed in range(3))))
+
+    (panel,) = figure.axes
+    (line,) = lines(panel, "ada")
+    assert points(line) == [(2, 1), (4, 5), (20, 5)]
+    (band,) = panel.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    span = mean_interval(np.array([[4.0], [5.0], [6.0]]), over="runs")
+    assert heights.max() == pytest.approx(span.high)
+    assert heights.min() == pytest.approx(mean_interval(np.array([[0.0], [1.0], [2.0]]), over="runs").low)
+    assert "95 % interval of it over Runs" in note_of(figure)
+    assert texts(panel) == ["ada"]
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("Episode units spent", "best Validation mean")
+
+
+def test_a_mean_begins_where_all_its_runs_have_a_value() -> None:
+    late = made([Sent(FIRST, None, None, status="failed"), Sent(TUNED, 5.0, 5.0, assessment=5.0)], seed=2)
+    figure = best_so_far_figure(frames(simple("ada", 0, 1.0), simple("ada", 1, 1.0), late), axis="submissions")
+
+    assert points(lines(figure.axes[0], "ada")[0])[0] == (2, pytest.approx(7 / 3))
+
+
+def test_each_benchmark_has_a_panel_and_the_key_names_the_entries() -> None:
+    runs = [simple(e, s, 1.0, benchmark=b) for e in ("ada", "bob") for s in (0, 1) for b in ("one", "two", "three")]
+    figure = best_so_far_figure(frames(*runs))
+
+    assert [panel.get_title(loc="left") for panel in figure.axes] == ["one", "two", "three"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ada", "bob"]
+
+
+def test_an_axis_nobody_counted_is_refused() -> None:
+    with pytest.raises(RecordError, match="curves: no Run has a best so far by validation against tokens"):
+        best_so_far_figure(frames(simple("ada", 0, 1.0)), axis="tokens")
+
+
+# --- timeline ----------------------------------------------------------------------------------------------------
+
+STORY = [
+    Sent(FIRST, 10.0),
+    Sent(TUNED, 8.0),
+    Sent(OTHER, 20.0),
+    Sent(OTHER, 20.0),
+    Sent(FIRST, 10.0),
+    Sent(OTHER_TUNED, None, None, status="failed"),
+]
+
+
+def test_a_timeline_marks_each_submission_over_the_bands_of_its_phases() -> None:
+    figure = timeline_figure(frames(made(STORY)))
+
+    (panel,) = figure.axes
+    marked = {line.get_label(): points(line) for line in panel.lines}
+    assert marked["new best"] == [(1, 10), (5, 20)]
+    assert marked["no improvement"] == [(3, 8)]
+    assert marked["retest"] == [(7, 20)]
+    assert marked["rollback"] == [(9, 10)]
+    assert [x for x, _ in marked["failed"]] == [11]
+    assert marked["failed"][0][1] < 8
+    assert marked["best so far"] == [(1, 10), (5, 20), (20, 20)]
+    bands = [(band.get_label(), band.get_x(), band.get_x() + band.get_width()) for band in panel.patches]
+    assert bands == [("parametric", 2, 4), ("synthesis", 4, 12)]
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert set(shown) == {"new best", "no improvement", "rollback", "retest", "failed", "best so far"}
+
+
+def test_a_timeline_without_validation_is_of_the_training_score() -> None:
+    figure = timeline_figure(frames(made([Sent(FIRST, None, 1.0), Sent(TUNED, None, 2.0)]), splits=False))
+
+    assert figure.axes[0].get_ylabel() == "training score"
+    assert points(lines(figure.axes[0], "new best")[0]) == [(1, 1), (3, 2)]
+
+
+def test_a_timeline_needs_one_run_by_name() -> None:
+    two = frames(made(STORY), made(STORY, seed=1))
+
+    with pytest.raises(RecordError, match="2 are here"):
+        timeline_figure(two)
+    with pytest.raises(RecordError, match="no Run 'runs/cartpole/ada/s7'"):
+        timeline_figure(two, "runs/cartpole/ada/s7")
+    assert "seed 1" in title_of(timeline_figure(two, "ada/s1"))
+
+
+# --- scores ------------------------------------------------------------------------------------------------------
+
+
+def three_entries() -> Frames:
+    means = {"ada": (9.0, 9.5, 10.0), "bob": (5.0, 5.5, 6.0), "cy": (1.0, 1.5, 2.0)}
+    return frames(
+        *(simple(e, s, m, benchmark=b) for e, of in means.items() for s, m in enumerate(of) for b in ("one", "two"))
+    )
+
+
+def test_rank_bars_have_their_scores_dots_and_intervals() -> None:
+    figure = rank_figure(three_entries())
+
+    (panel,) = figure.axes
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == ["ada", "bob", "cy"]
+    assert [bar.get_width() for bar in panel.patches] == [1.0, 0.5, 0.0]
+    assert texts(panel) == ["1.000", "0.500", "0.000"]
+    assert [points(line)[0][0] for line in lines(panel, "Benchmarks")] == [1.0, 0.5, 0.0]
+    assert len(panel.containers) == 6  # a bar and an interval each
+    assert "95 % interval over Runs and Episodes, crossed bootstrap" in note_of(figure)
+
+
+def test_few_runs_have_intervals_over_episodes_and_the_note_says_so() -> None:
+    figure = rank_figure(frames(simple("ada", 0, 5.0), simple("bob", 0, 4.0)))
+
+    assert "over Episodes, of these Runs" in note_of(figure)
+    assert "not what another Run scores" in note_of(figure)
+
+
+def test_published_entries_are_ranked_beside_runs_without_intervals() -> None:
+    runs = [simple("ada", s, 0.95, facts={"benchmark_id": "minigrid/MiniGrid-FourRooms-v0"}) for s in range(3)]
+    figure = rank_figure(frames(*runs), published=True)
+
+    (panel,) = figure.axes
+    names = [tick.get_text() for tick in panel.get_yticklabels()]
+    assert names == ["ada", "Claude Opus 4.7", "GPT-5.5", "MiniMax-M3", "DeepSeek-V4-Pro", "uniform random"]
+    assert len(panel.containers) == 7
+    assert "arXiv 2607.02440" in note_of(figure)
+
+
+def test_a_profile_is_the_share_of_runs_above_each_threshold() -> None:
+    anchors = {"one": (0.0, 10.0), "two": (0.0, 10.0)}
+    figure = profile_figure(three_entries(), anchors=anchors)
+
+    (panel,) = figure.axes
+    (line,) = lines(panel, "bob")
+    shares = dict(points(line))
+    assert (shares[0.4], shares[0.52], shares[0.61]) == (1.0, pytest.approx(2 / 3), 0.0)
+    assert len(panel.collections) == 3
+    assert texts(panel) == ["ada", "bob", "cy"]
+
+
+def test_a_profile_by_its_own_scale_says_what_is_0_and_1() -> None:
+    runs = [simple(e, s, m + s) for e, m in (("ada", 4.0), ("guess", 0.0)) for s in range(3)]
+    found = frames(*runs)
+    found.runs.loc[found.runs["entry"] == "guess", "agent_name"] = "random"
+
+    note = note_of(profile_figure(found))
+
+    assert "0 is guess" in note
+    assert "1 the best entry's mean" in note
+
+
+def test_the_papers_own_demand_figure_has_the_published_means() -> None:
+    figure = demand_figure()
+
+    synthesis, tuning = figure.axes
+    assert [bar.get_width() for bar in synthesis.patches] == pytest.approx([0.985, 0.999, 0.193, 0.029], abs=1e-3)
+    assert [bar.get_width() for bar in tuning.patches] == pytest.approx([0.985, 0.835, 0.829, 0.668], abs=1e-3)
+    assert synthesis.get_title(loc="left") == "synthesis-dominant, 5 Benchmarks"
+    assert tuning.get_title(loc="left") == "tuning-dominant, 11 Benchmarks"
+    assert not [one for one in synthesis.containers if type(one).__name__ == "ErrorbarContainer"]
+
+
+def test_own_runs_stand_in_the_demand_figure_with_an_interval_and_how_many_benchmarks() -> None:
+    runs = [simple("ada", s, -90.0 - s, facts={"benchmark_id": "classic/Acrobot-v1"}) for s in range(3)]
+    (panel, tuning) = demand_figure(frames(*runs)).axes
+
+    assert "ada" in [tick.get_text() for tick in panel.get_yticklabels()]
+    assert [t for t in texts(tuning) if t.endswith("(1)")] == [f"{(499.15625 - 91) / (499.15625 - 84.6875):.3f} (1)"]
+    assert len([one for one in tuning.containers if type(one).__name__ == "ErrorbarContainer"]) == 1
+    assert len(panel.patches) == 4
+
+
+def test_a_demand_figure_of_other_benchmarks_is_refused() -> None:
+    with pytest.raises(RecordError, match="no Run is on a Benchmark of Core16"):
+        demand_figure(frames(simple("ada", 0, 1.0)))
+    with pytest.raises(ConfigError, match="no entry 'rndom'"):
+        demand_figure(zero="rndom")
+
+
+# --- splits, edits, usage ----------------------------------------------------------------------------------------
+
+
+def test_splits_are_every_submission_and_the_selected_one_large() -> None:
+    sent = [Sent(FIRST, 3.0, 4.0), Sent(TUNED, 5.0, 7.0, assessment=4.5)]
+    figure = splits_figure(frames(made(sent)))
+
+    fitted, chosen = figure.axes
+    small, large = lines(fitted, "ada")
+    assert (points(small), points(large)) == ([(4, 3)], [(7, 5)])
+    assert large.get_markersize() > small.get_markersize()
+    assert [points(line) for line in lines(chosen, "ada")] == [[(5, 4.5)]]
+    assert (chosen.get_xlabel(), chosen.get_ylabel()) == ("Validation mean", "Assessment mean")
+    assert fitted.get_xlim() == fitted.get_ylim()
+
+
+def test_edit_sizes_are_circles_by_count_with_wilson_intervals() -> None:
+    sent = [Sent(FIRST, 1.0), Sent(FIRST, 1.0), Sent(FIRST, 1.0), Sent(TUNED, 2.0), Sent(TUNED.replace("7", "8"), 1.5)]
+    figure = edit_size_figure(diagnose(frames(made(sent))).edits)
+
+    (panel,) = figure.axes
+    circles = {one.get_label(): one for one in panel.collections}
+    assert set(circles) == {"same", "medium"}
+    assert circles["same"].get_offsets()[0].tolist() == [0, 0]
+    assert circles["medium"].get_offsets()[0].tolist() == [2, 50]
+    assert circles["same"].get_sizes()[0] == circles["medium"].get_sizes()[0]
+    low, high = panel.lines[1].get_ydata()
+    assert (low, high) == pytest.approx((9.453, 90.547), abs=1e-3)
+    assert texts(panel) == ["2", "2"]
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["same", "small", "medium", "large", "rewrite"]
+
+
+def used(found: Frames, **by_entry: tuple[int, float | None]) -> Frames:
+    rows = [
+        {**row, "input_tokens": by_entry[row["entry"]][0], "cost_usd": by_entry[row["entry"]][1]}
+        for row in rows_of(found.runs)
+        if row["entry"] in by_entry
+    ]
+    return replace(found, usage=typed_frame(COLUMNS["usage"], rows))
+
+
+def test_usage_on_one_benchmark_is_against_the_held_out_mean() -> None:
+    runs = [simple(e, s, m + s) for e, m in (("ada", 4.0), ("bob", 1.0), ("cy", 0.0)) for s in range(3)]
+    figure = usage_figure(used(frames(*runs), ada=(5000, 0.5), bob=(200, None)))
+
+    tokens, cost = figure.axes
+    assert points(lines(tokens, "ada")[0]) == [(5000, 5.0)]
+    assert points(lines(tokens, "bob")[0]) == [(200, 2.0)]
+    assert points(lines(cost, "ada")[0]) == [(0.5, 5.0)]
+    assert not lines(cost, "bob")
+    assert (tokens.get_xlabel(), cost.get_xlabel()) == ("tokens a Run", "cost a Run (US$)")
+    assert "not drawn: cy" in note_of(figure)
+
+
+def test_usage_on_several_benchmarks_is_against_the_rank_score() -> None:
+    figure = usage_figure(used(three_entries(), ada=(100, None), bob=(10, None), cy=(1, None)))
+
+    (panel,) = figure.axes
+    assert panel.get_ylabel() == "rank score, 2 Benchmarks"
+    assert [points(lines(panel, e)[0]) for e in ("ada", "bob", "cy")] == [[(100, 1.0)], [(10, 0.5)], [(1, 0.0)]]
+
+
+# --- all of them -------------------------------------------------------------------------------------------------
+
+FIGURES: dict[str, Callable[[Frames, bool], Figure]] = {
+    "curves": lambda found, dark: best_so_far_figure(found, dark=dark),
+    "timeline": lambda found, dark: timeline_figure(found, str(found.runs["run"].max()), dark=dark),
+    "rank": lambda found, dark: rank_figure(found, dark=dark),
+    "profile": lambda found, dark: profile_figure(found, dark=dark),
+    "splits": lambda found, dark: splits_figure(found, dark=dark),
+    "edits": lambda found, dark: edit_size_figure(diagnose(found).edits, dark=dark),
+    "demand": lambda found, dark: demand_figure(found, dark=dark),
+    "usage": lambda found, dark: usage_figure(found, dark=dark),
+}
+
+
+def many(entries: int) -> Frames:
+    names = [f"agent_{i:02d}" for i in range(entries)]
+    runs = [
+        simple(e, s, float(i), i + 1.0 + s, facts={"benchmark_id": "classic/Acrobot-v1"})
+        for i, e in enumerate(names)
+        for s in range(3)
+    ]
+    return used(frames(*runs), **{e: (1000 * (i + 1), 0.1 * (i + 1)) for i, e in enumerate(names)})
+
+
+def drawn(figure: Figure) -> Any:
+    """The renderer after one drawing, by which boxes are measured."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return canvas.get_renderer()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_without_runs_one_sentence_says_so(name: str) -> None:
+    with pytest.raises(RecordError, match=r"^(figure|timeline|edits): .*(nothing to draw|none\)|name one)"):
+        FIGURES[name](frames(), False) if name != "timeline" else timeline_figure(frames())
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_says_how_many_it_is_of_and_draws_twelve_entries(name: str) -> None:
+    figure = FIGURES[name](many(12), True)
+
+    assert title_of(figure)
+    assert re.search(r"N = \d+", note_of(figure))
+    size = figure.get_size_inches()
+    renderer = drawn(figure)
+    for panel in figure.axes:
+        box = panel.get_tightbbox(renderer)
+        assert box is not None
+        assert box.x0 >= -1
+        assert box.x1 <= size[0] * figure.dpi + 1
+        note = next(text for text in figure.texts if text.get_gid() == "note").get_window_extent(renderer)
+        assert box.y0 >= note.y1 - 1
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
+    found = many(2)
+    for ending in ("svg", "png", "pdf"):
+        first, second = (
+            save_figure(best_so_far_figure(found), tmp_path / f"{i}.{ending}").read_bytes() for i in range(2)
+        )
+        assert first == second
+        assert b"20" + b"26-" not in first
+
+
+def test_another_ending_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'a\.gif' ends in no format"):
+        save_figure(demand_figure(), tmp_path / "a.gif")
+
+
+def test_an_svg_stands_in_a_page_beside_others() -> None:
+    ours, other = svg_text(demand_figure()), svg_text(demand_figure(dark=True))
+
+    for text in (ours, other):
+        root = ElementTree.fromstring(text)
+        ids = [one.get("id") for one in root.iter() if one.get("id")]
+        assert len(ids) == len(set(ids))
+        assert "synthesis-dominant, 5 Benchmarks" in "".join(root.itertext())
+        assert "N = 4 agents" in (root.get("aria-label") or "")
+        assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
+        assert not re.search(r"<style[^>]*>\s*\*", text)
+        assert "<metadata" not in text
+    assert not set(re.findall(r'\bid="([^"]+)"', ours)) & set(re.findall(r'\bid="([^"]+)"', other))
+
+
+def test_a_label_is_text_whatever_it_holds() -> None:
+    name = "$x_{</svg><script>$\x1b[31m" + "y" * 80
+    text = svg_text(rank_figure(frames(simple(name, 0, 1.0), simple("_quiet", 0, 2.0))))
+
+    ElementTree.fromstring(text)
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert "$x_{" in text
+    assert "_quiet" in text
+    assert len(label(name)) <= 34
+
+
+def test_an_entry_keeps_its_look_in_every_figure() -> None:
+    found = three_entries()
+    bar = rank_figure(found).axes[0].patches[1].get_edgecolor()
+    line = lines(profile_figure(found).axes[0], "bob")[0].get_color()
+
+    from matplotlib.colors import to_rgba
+
+    assert bar[:3] == to_rgba(line)[:3]
+    assert lines(profile_figure(found, entries=["bob", "ada"]).axes[0], "bob")[0].get_color() == LIGHT.colours[0]
+
+
+def test_settings_are_as_they_were_after_a_figure() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    svg_text(demand_figure())
+
+    assert dict(mpl.rcParams) == before
+
+
+def test_drawing_loads_no_pyplot_and_importing_no_matplotlib() -> None:
+    names = "best_so_far_figure, demand_figure, rank_figure, save_figure, svg_text, timeline_figure, usage_figure"
+    script = (
+        f"import sys\nfrom evopolicy.analysis import {names}\nprint('matplotlib' in sys.modules)\n"
+        "svg_text(demand_figure())\nprint('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "False"]
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1: what red-, green- and blue-blind people see of linear RGB.
+BLIND = (
+    np.eye(3),
+    np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+    np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+)
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(colour: str) -> Any:
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: Any) -> Any:
+    found = TO_XYZ @ rgb / np.array([0.9505, 1.0, 1.089])
+    x, y, z = np.where(found > 0.008856, np.cbrt(found), 7.787 * found + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(float((TO_XYZ @ linear(colour))[1]) for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_are_told_apart_by_the_colour_blind_and_seen_on_their_ground(theme: Theme) -> None:
+    for view in BLIND:
+        seen = [lab(np.clip(view @ linear(colour), 0, 1)) for colour in theme.colours]
+        assert min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(seen, 2)) > 15
+    assert min(contrast(colour, theme.ground) for colour in theme.colours) >= 3
+    assert min(contrast(colour, theme.ground) for colour in (theme.ink, theme.quiet)) >= 4.5
