@@ -73,8 +73,7 @@ def best_so_far_figure(
 
     Args:
         usage: see `trajectory.curve_points`; needed for the axes tokens and cost_usd.
-        entries: those to draw, in the order of their colours; all by default.
-        allow: conditions that may differ; see `scores.check_comparable`.
+        entries, allow: see `material.gather`.
 
     Raises RecordError where no Run has a value on that axis.
     """
@@ -85,27 +84,19 @@ def best_so_far_figure(
     benchmarks = [name for name in material.benchmarks if any(slug == name for _, slug in steps)]
     drawn = [entry for entry in material.entries if any(name == entry for name, _ in steps)]
     rows, columns = grid_of(len(benchmarks), 3)
-    height = 3.3 if rows == columns == 1 else 2.1 * rows if columns > 1 else 2.4 * rows
+    height = 3.3 if len(benchmarks) == 1 else 2.1 * rows
     with style(dark) as theme:
         look = looks(material.entries, theme)
         keys = [] if len(benchmarks) == 1 else [(e, _line(look[e], theme)) for e in drawn]
-        figure, panels = canvas(
-            theme,
-            _VALUES[value][0],
-            _notes(material, steps, level),
-            size=(WIDTH, height),
-            shape=(rows, columns),
-            keys=keys,
-        )
+        notes, size = _notes(material, steps, level), (WIDTH, height)
+        figure, panels = canvas(theme, _VALUES[value][0], notes, size=size, shape=(rows, columns), keys=keys)
         for panel, benchmark in zip(panels, benchmarks, strict=False):
-            ends = []
-            for entry in drawn:
-                if found := steps.get((entry, benchmark)):
-                    end = _horizon(steps, benchmark, material, axis)
-                    ends.append((entry, _draw(panel, found, look[entry], theme, entry, end, level), look[entry].colour))
+            end = _horizon(steps, benchmark, material, axis)
+            here = {entry: steps[entry, benchmark] for entry in drawn if (entry, benchmark) in steps}
+            places = {e: _draw(panel, runs, look[e], theme, e, end, level) for e, runs in here.items()}
             _dress(panel, benchmark, theme)
             if len(benchmarks) == 1:
-                direct_labels(panel, ends, theme, height - 0.5)
+                direct_labels(panel, [(e, y, look[e].colour) for e, y in places.items()], theme, height - 0.5)
         drop_empty(figure, panels, len(benchmarks))
         name_axes(panels[: len(benchmarks)], columns, AXES[axis], _VALUES[value][1])
     return figure

@@ -64,14 +64,9 @@ def edit_size_figure(
     height = 3.0 if columns == 1 else 2.0 * rows
     with style(dark) as theme:
         look = looks(names, theme)
-        figure, panels = canvas(
-            theme,
-            "Edit size and improvement",
-            _notes(edits, counts, best, level),
-            size=(WIDTH if columns > 1 else 5.2, height + 0.2),
-            shape=(rows, columns),
-            sharey=True,
-        )
+        notes, size = _notes(edits, counts, best, level), (WIDTH if columns > 1 else 5.2, height + 0.2)
+        title, shape = "Edit size and improvement", (rows, columns)
+        figure, panels = canvas(theme, title, notes, size=size, shape=shape, sharey=True)
         for panel, name in zip(panels, drawn, strict=False):
             _draw(panel, [row for row in counts if row["entry"] == name], look[name], theme, most, level)
             panel.set_title(label(name), color=theme.ink)

@@ -221,30 +221,13 @@ def profile_figure(
     shared = [b for b in material.benchmarks if b in scale and all(b in of for of in tables.values())]
     if not shared:
         raise RecordError("profile: no Benchmark has Runs of every entry and two scores that are 0 and 1")
-    thresholds = np.linspace(0.0, 1.0, 101)
-    known = {name: scale[name] for name in shared}
-    bands = {
-        entry: profile_band(
-            {name: tables[entry][name] for name in shared},
-            thresholds,
-            rng=np.random.default_rng(seed),
-            level=level,
-            anchors=known,
-        )
-        for entry in material.entries
-        if entry in tables
-    }
+    bands = _bands(material, tables, {name: scale[name] for name in shared}, level, seed)
     with style(dark) as theme:
         look = looks(material.entries, theme)
         notes = _profile_notes(material, shared, list(bands.values()), said, level)
         figure, (panel,) = canvas(theme, "Performance profile", notes, size=(WIDTH, 3.2))
         for entry, band in bands.items():
-            line: dict[str, Any] = {"color": look[entry].colour, "linestyle": look[entry].dashes}
-            if band.over is not None:
-                panel.fill_between(
-                    thresholds, band.low, band.high, step="post", color=look[entry].colour, alpha=0.13, lw=0
-                )
-            panel.plot(thresholds, band.fractions, drawstyle="steps-post", label=label(entry), **line)
+            _draw_band(panel, band, look[entry], entry)
         panel.set_xlim(0, 1)
         panel.set_ylim(-0.02, 1.02)
         panel.grid(axis="y")
@@ -253,6 +236,29 @@ def profile_figure(
         panel.set_ylabel("share of Runs above τ")
         direct_labels(panel, [(e, float(b.fractions[-1]), look[e].colour) for e, b in bands.items()], theme, 2.7)
     return figure
+
+
+def _bands(material: Material, tables: Tables, scale: Anchors, level: float, seed: int) -> dict[str, ProfileBand]:
+    """Profiles by entry, over the Benchmarks of `scale`."""
+    thresholds = np.linspace(0.0, 1.0, 101)
+    return {
+        entry: profile_band(
+            {name: tables[entry][name] for name in scale},
+            thresholds,
+            rng=np.random.default_rng(seed),
+            level=level,
+            anchors=scale,
+        )
+        for entry in material.entries
+        if entry in tables
+    }
+
+
+def _draw_band(panel: Axes, band: ProfileBand, look: Look, entry: str) -> None:
+    line: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes, "drawstyle": "steps-post"}
+    if band.over is not None:
+        panel.fill_between(band.thresholds, band.low, band.high, step="post", color=look.colour, alpha=0.13, lw=0)
+    panel.plot(band.thresholds, band.fractions, label=label(entry), **line)
 
 
 def own_anchors(material: Material, tables: Tables) -> tuple[dict[str, tuple[float, float]], str]:

@@ -116,10 +116,7 @@ def _draw(
             if selected and second == "assessment":
                 for row in found:
                     _whisker(panel, row[first], spans.get(row["run"]), look[entry].colour)
-    values = [row[name] for row in rows for name in pair]
-    if second == "assessment":
-        whole = [spans[row["run"]] for row in rows if row["selected"] and row["run"] in spans]
-        values += [bound for span in whole if span.over is not None for bound in (span.low, span.high)]
+    values = _values(rows, pair, spans)
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = 0.07 * (high - low) or 1.0
     panel.plot([low - room, high + room], [low - room, high + room], color=theme.line, lw=0.8, zorder=1, label="equal")
@@ -132,6 +129,15 @@ def _draw(
     panel.grid()
     if not values:
         panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, ha="center", va="center", color=theme.quiet)
+
+
+def _values(rows: Sequence[Mapping[str, Any]], pair: tuple[str, str], spans: Mapping[str, Interval]) -> list[float]:
+    """What the two axes have to show."""
+    values = [row[name] for row in rows for name in pair]
+    if pair[1] == "assessment":
+        whole = [spans[row["run"]] for row in rows if row["selected"] and row["run"] in spans]
+        values += [bound for span in whole if span.over is not None for bound in (span.low, span.high)]
+    return values
 
 
 def _whisker(panel: Axes, x: float, span: Interval | None, colour: str) -> None:

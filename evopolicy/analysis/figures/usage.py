@@ -64,10 +64,7 @@ def usage_figure(
             _notes(material, used, drawn, score, level),
             size=(WIDTH, 2.9),
             shape=(1, len(used)),
-            keys=[
-                (e, {"ls": "", "marker": look[e].marker, "color": look[e].colour, "mfc": fill(look[e], theme)})
-                for e in drawn
-            ],
+            keys=[(entry, _key(look[entry], theme)) for entry in drawn],
             sharey=True,
         )
         for panel, (axis, found) in zip(panels, used.items(), strict=True):
@@ -78,6 +75,10 @@ def usage_figure(
             _dress(panel, axis)
         panels[0].set_ylabel(score.name)
     return figure
+
+
+def _key(look: Look, theme: Theme) -> dict[str, Any]:
+    return {"ls": "", "marker": look.marker, "color": look.colour, "mfc": fill(look, theme)}
 
 
 def _used(material: Material, axis: str) -> dict[str, dict[str, float]]:
