@@ -1,0 +1,48 @@
+"""Each of the seven studies has its sweep, its table and its paragraph, and its sweep can be planned as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evopolicy.analysis.table_config import table_config
+from evopolicy.cli.main import main
+from evopolicy.presets import conf_folder, option
+
+STUDIES = {
+    "agent_capability": 36,
+    "improvement_efficiency": 18,
+    "feedback_value": 24,
+    "evolution_dynamics": 18,
+    "selection_validity": 9,
+    "policy_system_design": 24,
+    "scaling": 48,
+}
+"""With the number of their cells."""
+Capture = pytest.CaptureFixture[str]
+
+
+def test_every_study_has_a_sweep_a_table_and_its_commands() -> None:
+    folders = [conf_folder() / group / "study" for group in ("experiment", "table")]
+    assert [{path.stem for path in folder.glob("*.yaml")} for folder in folders] == [set(STUDIES)] * 2
+    text = (conf_folder().parent / "docs" / "studies.md").read_text()
+    for name in STUDIES:
+        assert f"evopolicy -m experiment=study/{name}" in text
+        assert f"evopolicy table name=study/{name} " in text
+        table_config(option("table", f"study/{name}"))
+
+
+@pytest.mark.parametrize(("name", "cells"), STUDIES.items())
+def test_a_study_is_planned_as_it_stands(name: str, cells: int, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["--dry-run", f"experiment=study/{name}", f"output={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert f"sweep study-{name.replace('_', '-')}: {cells} cells" in printed
+
+
+def test_a_study_takes_any_list_of_agents(tmp_path: Path, capsys: Capture) -> None:
+    words = ["experiment=study/scaling", "agent=random,baseline", "benchmark=cartpole", "seed=0"]
+    assert main(["--dry-run", *words, f"output={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert "8 cells" in printed
+    assert "baseline budget=small pool.training=128 on cartpole, seed 0" in printed
