@@ -82,7 +82,8 @@ def timeline(
     if not scores:
         return None
     x = _Scale(0, max([budget, *(row["units_used"] for row in rows)]), _LEFT, WIDTH - _RIGHT)
-    y = _Scale(*_padded([*scores, *([heldout] if heldout is not None else [])]), HEIGHT - _BOTTOM, _TOP + (24 if phases else 6))
+    reached = [*scores, *([heldout] if heldout is not None else [])]
+    y = _Scale(*_padded(reached), HEIGHT - _BOTTOM, _TOP + (24 if phases else 6))
     made = [*_bands(phases, x), *_axes(x, y, HEIGHT, "Episode units used")]
     made.append(_best(rows, "score", x, y, "best"))
     made.append(_best(rows, "validation", x, y, "best validated"))
