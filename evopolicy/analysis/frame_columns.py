@@ -16,7 +16,7 @@ class Column(NamedTuple):
 
 
 WHOSE = (
-    Column("run", "string", "the Run's folder as it was found; joins the frames"),
+    Column("run", "string", "the Run's folder as found (and #result_key, if loaded twice); joins the frames"),
     Column("entry", "string", "agent's label times every swept axis but seed and Benchmark"),
     Column("benchmark", "string", "slug"),
     Column("seed", "int64", "the agent's replicate"),

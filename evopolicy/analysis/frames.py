@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,9 +64,10 @@ def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool =
     """See `load.load_frames`."""
     found = runs if isinstance(runs, Found) else Found(tuple(runs))
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in COLUMNS}
+    often = Counter(run.folder for run in found)
     for run in found:
         score = run_score(run, planned_cell(run, found.cells))
-        whose = _whose(run, score)
+        whose = _whose(run, score, often[run.folder] > 1)
         rows["runs"].append({**whose, **_run_row(run, score)})
         rows["submissions"].extend({**whose, **row} for row in _submission_rows(run))
         rows["candidates"].extend({**whose, **row} for row in _candidate_rows(run))
@@ -87,9 +89,11 @@ def _frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(data, columns=[c.name for c in columns])
 
 
-def _whose(run: Run, score: CellScore) -> dict[str, Any]:
+def _whose(run: Run, score: CellScore, again: bool) -> dict[str, Any]:
+    """`again`: whether the folder is loaded with another result too, by the rule of another sweep."""
+    name = run.folder.as_posix()
     return {
-        "run": run.folder.as_posix(),
+        "run": f"{name}#{run.record.result_key[:8]}" if again else name,
         "entry": score.entry,
         "benchmark": score.benchmark,
         "seed": score.seed,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from evopolicy.analysis import find_runs, load_frames, rank_table
+from evopolicy.analysis.columns import WHOSE
+from evopolicy.analysis.diagnostics import diagnose
+from evopolicy.analysis.figures.material import gather, heldout_tables
 from evopolicy.analysis.frames import COLUMNS, Frames
+from evopolicy.analysis.validity import split_means
 from evopolicy.kernel.journal import Journal
 from evopolicy.kernel.sweep import Cell
 
@@ -145,3 +150,35 @@ def test_a_filtered_frame_gives_the_table_of_what_is_left(frames: Frames) -> Non
     table = rank_table(replace(frames, runs=frames.runs[frames.runs.valid]))
 
     assert [row.entry for row in table.entries] == ["ada"]
+
+
+def test_a_run_under_two_rules_is_two_runs_in_every_frame(records: Any, tmp_path: Path) -> None:
+    folder = records.write_run(tmp_path, heldout=(190.0, 210.0))
+    records.write_cells(tmp_path, "first", [records.cell_of(tmp_path, folder)])
+    records.follow_rule(folder, "another-rule", heldout=(10.0, 30.0))
+    records.write_cells(tmp_path, "second", [records.cell_of(tmp_path, folder)])
+    first, second = (tmp_path / "sweeps" / name for name in ("first", "second"))
+    alone, both = load_frames(find_runs(first)), load_frames(find_runs(first, second))
+
+    assert alone.runs["run"].tolist() == [folder.as_posix()]
+    names = both.runs["run"].tolist()
+    assert [name.partition("#")[0] for name in names] == [folder.as_posix()] * 2
+    assert names[1].endswith("#another-")
+    assert len(set(names)) == 2
+    one, two = diagnose(alone), diagnose(both)
+    for part in ("edits", "phases", "curves", "areas", "spending", "gaps"):
+        single, double = getattr(one, part), getattr(two, part)
+        columns = [c for c in single.columns if c not in (*(c.name for c in WHOSE), "assessment", "selected")]
+        columns = [c for c in columns if not c.endswith("_assessment")]
+        for name in names:
+            rows = double[double["run"] == name].reset_index(drop=True)
+            assert len(rows) == len(single), part
+        ours = double[double["run"] == names[0]].reset_index(drop=True)
+        pd.testing.assert_frame_equal(ours[columns], single[columns])
+    assert both.runs["heldout_mean"].tolist() == [200.0, 20.0]
+    assert [score.mean for score in both.scores()] == [200.0, 20.0]
+    means = split_means(both, "assessment")
+    chosen = dict(zip(names, both.runs["selected_program"], strict=True))
+    assert [means[name, chosen[name]] for name in names] == [200.0, 20.0]
+    tables = heldout_tables(gather(both, allow=["duplicates"]))
+    assert [[float(row.mean()) for row in table] for of in tables.values() for table in of.values()] == [[200.0, 20.0]]
