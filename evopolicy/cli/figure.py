@@ -61,9 +61,9 @@ def _drawn(name: str, options: Mapping[str, str]) -> Figure:
     data_edits = _switch(options, "data_edits", False)
     if name == "timeline":
         return analysis.timeline_figure(frames, options.get("run", ""), data_edits=data_edits, dark=dark)
-    if name == "edits":
-        return analysis.edit_size_figure(analysis.diagnose(frames, data_edits=data_edits).edits, dark=dark)
     allow = [condition for condition in options.get("allow", "").split(",") if condition]
+    if name == "edits":
+        return _edits(frames, allow, data_edits, dark)
     if name == "rank":
         return analysis.rank_figure(frames, published=_switch(options, "published", False), allow=allow, dark=dark)
     if name == "demand":
@@ -75,6 +75,16 @@ def _drawn(name: str, options: Mapping[str, str]) -> Figure:
         "usage": analysis.usage_figure,
     }
     return draw[name](frames, allow=allow, dark=dark)
+
+
+def _edits(frames: Frames, allow: Sequence[str], data_edits: bool, dark: bool) -> Figure:
+    """Of the valid Runs, where these may be compared."""
+    from evopolicy import analysis
+    from evopolicy.analysis.figures.material import gather
+
+    material = gather(frames, allow=allow)
+    edits = analysis.diagnose(material.frames, data_edits=data_edits).edits
+    return analysis.edit_size_figure(edits, notes=material.notes, dark=dark)
 
 
 def _frames(name: str, options: Mapping[str, str]) -> Frames:

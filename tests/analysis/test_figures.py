@@ -173,11 +173,20 @@ def test_a_timeline_without_validation_is_of_the_training_score() -> None:
 def test_a_timeline_needs_one_run_by_name() -> None:
     two = frames(made(STORY), made(STORY, seed=1))
 
-    with pytest.raises(RecordError, match="2 are here"):
+    with pytest.raises(RecordError, match="2 valid ones are here"):
         timeline_figure(two)
     with pytest.raises(RecordError, match="no Run 'runs/cartpole/ada/s7'"):
         timeline_figure(two, "runs/cartpole/ada/s7")
     assert "seed 1" in title_of(timeline_figure(two, "ada/s1"))
+
+
+def test_a_timeline_takes_the_valid_run_and_says_of_another_that_tables_leave_it_out() -> None:
+    two = frames(made(STORY), made(STORY, seed=1))
+    two.runs.loc[two.runs["seed"] == 1, ["valid", "status", "reason"]] = [False, "invalid", "provider"]
+
+    assert "seed 0" in title_of(timeline_figure(two))
+    assert "no valid result" not in note_of(timeline_figure(two))
+    assert "The Run has no valid result (provider): tables leave it out." in note_of(timeline_figure(two, "ada/s1"))
 
 
 # --- scores ------------------------------------------------------------------------------------------------------

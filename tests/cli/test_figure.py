@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evopolicy.cli.figure import NAMES, figure
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, RecordError
 
 
 def test_alone_it_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,3 +38,17 @@ def test_the_published_figure_needs_no_runs(tmp_path: Path, capsys: pytest.Captu
 def test_what_cannot_be_drawn_is_said_in_one_sentence(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         figure(words)
+
+
+def test_edits_are_of_valid_runs_that_may_be_compared(records: Any, tmp_path: Path) -> None:
+    records.write_run(tmp_path, records.a_record("ada"))
+    records.write_run(tmp_path, records.a_record("bob"), valid=False)
+    words = ["name=edits", f"source={tmp_path}", f"to={tmp_path / 'edits.svg'}"]
+
+    assert figure(words) == 0
+    drawn = (tmp_path / "edits.svg").read_text()
+    assert "Left out: 1 of 2 Runs, without a valid held-out result." in drawn
+    records.write_run(tmp_path, records.a_record("cy", isolation="none"))
+    with pytest.raises(RecordError, match="mixes isolation levels"):
+        figure(words)
+    assert figure([*words, "allow=isolation"]) == 0

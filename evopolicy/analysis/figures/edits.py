@@ -38,6 +38,7 @@ def edit_size_figure(
     *,
     best: str = "new_best",
     entries: Sequence[str] = (),
+    notes: Sequence[str] = (),
     level: float = 0.95,
     dark: bool = False,
 ) -> Figure:
@@ -47,6 +48,7 @@ def edit_size_figure(
         edits: `diagnose(frames).edits`.
         best: 'new_best' (by Validation) or 'new_best_training'.
         entries: those to draw, in the order of their colours; all in alphabetical order by default.
+        notes: what else has to be known, as what is left out.
 
     Raises RecordError where no two adjacent Submissions can be compared.
     """
@@ -64,9 +66,9 @@ def edit_size_figure(
     height = 3.0 if columns == 1 else 2.0 * rows
     with style(dark) as theme:
         look = looks(names, theme)
-        notes, size = _notes(edits, counts, best, level), (WIDTH if columns > 1 else 5.2, height + 0.2)
+        said, size = [*_notes(edits, counts, best, level), *notes], (WIDTH if columns > 1 else 5.2, height + 0.2)
         title, shape = "Edit size and improvement", (rows, columns)
-        figure, panels = canvas(theme, title, notes, size=size, shape=shape, sharey=True)
+        figure, panels = canvas(theme, title, said, size=size, shape=shape, sharey=True)
         for panel, name in zip(panels, drawn, strict=False):
             _draw(panel, [row for row in counts if row["entry"] == name], look[name], theme, most, level)
             panel.set_title(label(name), color=theme.ink)

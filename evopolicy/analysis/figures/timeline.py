@@ -32,6 +32,8 @@ def timeline_figure(
         value: 'validation' or 'score' (training, as the agent saw it); by default Validation where it was measured.
         data_edits: see `edits.edit_kinds`.
 
+    A Run without a valid result is drawn where it is named or alone, with a note that says so.
+
     Raises RecordError where the Run is not there or has no Submission.
     """
     fact = _one(frames, run)
@@ -76,7 +78,7 @@ def mark_of(edit: Mapping[str, Any], best: str = "new_best") -> str:
 
 
 def _one(frames: Frames, run: str) -> dict[str, Any]:
-    facts = {row["run"]: row for row in rows_of(frames.runs)}
+    facts = {row["run"]: row for row in rows_of(frames.runs) if row["valid"] or run or len(frames.runs) == 1}
     if run and run not in facts:
         ends = [name for name in facts if name.endswith(run)]
         if len(ends) != 1:
@@ -84,7 +86,7 @@ def _one(frames: Frames, run: str) -> dict[str, Any]:
         run = ends[0]
     if not run and len(facts) != 1:
         some = ", ".join(list(facts)[:3]) or "none"
-        raise RecordError(f"timeline: it draws one Run, and {len(facts)} are here ({some}); name one as run")
+        raise RecordError(f"timeline: it draws one Run, and {len(facts)} valid ones are here ({some}); name one as run")
     return facts[run or next(iter(facts))]
 
 
@@ -175,5 +177,10 @@ def _note(rows: Sequence[Mapping[str, Any]], marks: Sequence[str], value: str, f
         "Bands: phases of synthesis (S) and parametric (P) edits." if phases else "",
         "Failed ones lie at the foot." if "failed" in marks else "",
         f"New best: its {judged}, is above every earlier one. One Run: no interval.",
+        "" if fact["valid"] else f"The Run has no valid result ({_why(fact)}): tables leave it out.",
     ]
     return " ".join(part for part in parts if part)
+
+
+def _why(fact: Mapping[str, Any]) -> str:
+    return str(fact["reason"] or fact["status"])
