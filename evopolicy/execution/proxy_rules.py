@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from evopolicy.execution.proxy_sources import MAX_SAID, TooMuchSaid, plain, sources
+from evopolicy.execution.proxy_usage import MAX_MARKS, has_few_marks
 from evopolicy.kernel.ports import Provider
 
 
@@ -37,8 +39,6 @@ MAX_NAMES = 20_000
 _READ = _words("model models tools stream stream_options")
 MAX_BODY_BYTES = 32 << 20
 """Of a request, as it comes and as it is written anew."""
-MAX_MARKS = 2_000_000
-"""Commas, colons and opening brackets in a body, in its texts too: what it becomes in memory is bounded by them."""
 _ONE_AT_A_TIME = threading.Lock()
 """A body taken apart is many times as large as its bytes."""
 
@@ -77,7 +77,7 @@ def checked_body(provider: Provider, method: str, path: str, body: bytes, encodi
         return "", b""
     if encoding.strip().lower() not in ("", "identity"):
         raise Turned(415, "encoding_refused", f"a body with Content-Encoding '{encoding[:40]}' cannot be checked here.")
-    if sum(body.count(mark) for mark in (b",", b":", b"[", b"{")) > MAX_MARKS:
+    if not has_few_marks(body):
         raise too_large(f"{MAX_MARKS} commas, colons and brackets")
     with _ONE_AT_A_TIME:
         return _taken_apart(provider, path, body)
@@ -107,13 +107,25 @@ def _taken_apart(provider: Provider, path: str, body: bytes) -> tuple[str, bytes
             raise Turned(400, "body_refused", f"the key '{name}' has to be '{same}'.")
     if isinstance(value.get("prompt"), dict):
         _refuse("tool_refused", "a prompt kept at the provider may bring tools outside the sandbox.")
-    hosted = tuple(_plain(tool) for tool in provider.refused_tools)
+    hosted = tuple(plain(tool) for tool in provider.refused_tools)
     for number, name in enumerate(_named(value)):
         if number >= MAX_NAMES:
             _refuse("tool_refused", f"more than {MAX_NAMES} keys and tools cannot be checked here.")
-        if _plain(name[:200]).startswith(hosted):
+        if plain(name[:200]).startswith(hosted):
             _refuse("tool_refused", f"'{name[:80]}' works outside the sandbox and is not allowed in this Run.")
+    _check_sources(value)
     return _model(provider, path, value), written
+
+
+def _check_sources(body: Mapping[str, Any]) -> None:
+    try:
+        source = next(sources(body), None)
+    except TooMuchSaid:
+        _refuse("source_refused", f"more than {MAX_SAID} parts of what the model is told cannot be checked here.")
+    if source is not None:
+        _refuse(
+            "source_refused", f"'{source[:80]}' would be fetched outside the sandbox: send what it holds as 'data:'."
+        )
 
 
 def _no_number(word: str) -> NoReturn:
@@ -150,10 +162,6 @@ def _named(body: Mapping[str, Any]) -> Iterator[str]:
                 if isinstance(kind, str):
                     yield kind
                 waiting.append(tool.get("tools"))
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _refuse(code: str, reason: str) -> NoReturn:

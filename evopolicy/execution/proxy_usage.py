@@ -17,9 +17,16 @@ MAX_WORDS = 1 << 16
 """Of an answer that says what went wrong."""
 MAX_ID = 200
 BYTES_A_TOKEN = 4
+DOUBTED = 8
+"""So many times fewer tokens than the text has are not believed,"""
+DOUBTED_BYTES = 4096
+"""from a text of this length on: a short one may well be made of long tokens."""
 _TEXTS = frozenset(
     ("text", "content", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content", "name")
 )
+_NOTHING = (b"data:", b"data: [DONE]", b"data:[DONE]")
+# What an answer says again of its request.
+_ECHOED = frozenset(("tools", "tool_choice", "instructions", "prompt"))
 # Paths that count tokens and spend none.
 _COUNTS = re.compile(r"(count_?tokens|/input_tokens)$", re.IGNORECASE)
 
@@ -27,12 +34,15 @@ _COUNTS = re.compile(r"(count_?tokens|/input_tokens)$", re.IGNORECASE)
 class UsageReader:
     """Reads one answer while it passes by, whole or as server-sent events: its usage, its id, the error it tells of.
 
-    What an answer does not report is estimated, one token for BYTES_A_TOKEN of text, unless it costs nothing.
+    What an answer does not report, or not credibly, is estimated, one token for BYTES_A_TOKEN of text, unless it
+    costs nothing.
     """
 
     def __init__(self, content_type: str, path: str = "", bytes_up: int = 0, status: int = 200) -> None:
         """`path`: what is asked; `bytes_up`: of the request's body."""
-        self._free = status >= 400 or not bytes_up or bool(_COUNTS.search(path))
+        # A 304 tells a program that what it has is still so; any other answer but a 2xx is none.
+        self._failed = not (200 <= status < 300 or (status == 304 and not bytes_up))
+        self._free = self._failed or not bytes_up or bool(_COUNTS.search(path))
         self._bytes_up = bytes_up
         self._text = 0
         self._events = content_type.lower().startswith("text/event-stream")
@@ -46,12 +56,12 @@ class UsageReader:
         """The provider's id of the answer."""
         self.trouble: ErrorKind = ""
         """What an answer that came whole says went wrong; known for sure after `usage`."""
-        if status >= 400:
+        if self._failed:
             self.trouble = trouble_of(status, "")
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the answer. Never raises."""
-        if self._status >= 400 and len(self._words) < MAX_WORDS:
+        if self._failed and len(self._words) < MAX_WORDS:
             self._words += data[:MAX_WORDS]
         if not self._events:
             self._text += len(data)
@@ -68,9 +78,11 @@ class UsageReader:
             self._buffer = rest
             if self._skipping:
                 self._skipping = False
+                self._text += len(lines[0])
                 lines = lines[1:]
             yield from (bytes(line) for line in lines)
         if len(self._buffer) > MAX_KEPT_BYTES:
+            self._text += len(self._buffer)
             self._buffer.clear()
             self._skipping = True
 
@@ -78,8 +90,11 @@ class UsageReader:
         if not line.startswith(b"data:"):
             return
         try:
-            event = json.loads(line[5:])
+            event = json.loads(line[5:]) if has_few_marks(line) else None
         except (ValueError, RecursionError):
+            event = None
+        if event is None:
+            self._text += len(line) if line.strip() not in _NOTHING else 0
             return
         kind = str(_inner(event, "type"))
         if not kind.endswith((".done", ".completed")):  # they say again what was said
@@ -109,26 +124,50 @@ class UsageReader:
 
     def usage(self, *, whole: bool = True) -> dict[str, int]:
         """Tokens by kind, as reported; with `estimated` where they are not, or not for the whole answer."""
-        if not self._events and self._json:
+        if not self._events and self._json and has_few_marks(self._buffer):
             with contextlib.suppress(ValueError, RecursionError):
                 event = json.loads(bytes(self._buffer))
                 self._take(event)
                 self._text = _text_bytes(event)
                 self.response = _response(event)
                 self._blame(event)
-            self._buffer.clear()
-        if self._status >= 400:
+        if self._events:
+            self._last()
+        self._buffer.clear()
+        if self._failed:
             self.trouble = trouble_of(self._status, self._words.decode("utf-8", "replace"))
             self.response = ""
         found = tokens(self._said)
         if self.trouble and not self._text and not found:
             return {}  # an answer that is nothing but an error costs nothing
-        if self._free or (whole and any(found.values())):
+        if self._free or (whole and any(found.values()) and not self._is_doubted(found)):
             return found
         if not any(found.get(kind) for kind in TOKENS if kind != "output_tokens"):
             found["input_tokens"] = self._bytes_up // BYTES_A_TOKEN
         found["output_tokens"] = max(found.get("output_tokens", 0), self._text // BYTES_A_TOKEN)
         return {**found, "estimated": True}
+
+    def _last(self) -> None:
+        """Read what came after the last end of a line."""
+        line = bytes(self._buffer)
+        if line.startswith(b"data:") and not self._skipping:
+            self._line(line)
+        else:
+            self._text += len(line)
+
+    def _is_doubted(self, found: Mapping[str, int]) -> bool:
+        """Whether fewer tokens are reported than the text that was seen can have been."""
+        most = DOUBTED * BYTES_A_TOKEN * found.get("output_tokens", 0)
+        return self._text >= DOUBTED_BYTES and self._text > most
+
+
+MAX_MARKS = 2_000_000
+"""Commas, colons and opening brackets in a JSON text, in its strings too: what it becomes in memory is bounded."""
+
+
+def has_few_marks(text: bytes | bytearray) -> bool:
+    """Whether `text` may be taken apart."""
+    return len(text) <= MAX_MARKS or sum(text.count(mark) for mark in (b",", b":", b"[", b"{")) <= MAX_MARKS
 
 
 def _text_bytes(event: Any) -> int:
@@ -139,7 +178,7 @@ def _text_bytes(event: Any) -> int:
         if isinstance(value, str):
             total += len(value.encode("utf-8", "replace")) if counts else 0
         elif isinstance(value, dict):
-            waiting += [(inner, name in _TEXTS) for name, inner in value.items()]
+            waiting += [(inner, name in _TEXTS) for name, inner in value.items() if name not in _ECHOED]
         elif isinstance(value, list):
             waiting += [(inner, counts) for inner in value]
     return total

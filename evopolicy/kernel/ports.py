@@ -120,17 +120,10 @@ class AgentLimits:
 
 
 HOSTED_TOOLS: tuple[str, ...] = (
-    "web_search",
-    "web_fetch",
-    "google_search",
-    "url_context",
-    "code_interpreter",
-    "code_execution",
-    "file_search",
-    "image_generation",
-    "mcp",
-    "plugins",
-)
+    "web_search", "web_fetch", "google_search", "google_maps", "enterprise_web_search", "x_search", "live_search",
+    "collections_search", "search_parameters", "enable_search", "builtin_function", "url_context", "code_interpreter",
+    "code_execution", "file_search", "image_generation", "mcp", "plugins",
+)  # fmt: skip
 """What providers offer to do on their own machines: with it an agent would leave its sandbox."""
 
 
@@ -165,7 +158,8 @@ class Provider:
     def __post_init__(self) -> None:
         if not _is_base_url(self.url):
             raise ConfigError(
-                f"provider.url: '{self.url}' is no base URL: 'https://name/path' is needed, without login or query"
+                f"provider.url: '{_unlocked(self.url)}' is no base URL: 'https://name/path' is needed, "
+                "without login or query"
             )
         if not self.paths:
             raise ConfigError(f"provider.paths: names nothing that may be asked: 'POST /name', below {self.url}")
@@ -176,6 +170,11 @@ class Provider:
             raise ConfigError(
                 f"provider.key_form: '{self.key_form}' has no place for the key: '{{key}}' is needed in it"
             )
+
+
+def _unlocked(url: str) -> str:
+    """`url` without what may be a secret: its login and its query."""
+    return re.sub(r"(?s)([?#]).*", r"\1***", re.sub(r"(?s)^(\w+://)?.*@", r"\1***@", url))
 
 
 def _is_base_url(url: str) -> bool:
