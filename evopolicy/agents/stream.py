@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evopolicy.kernel.transcript import ErrorKind, Step, StepSource, ToolCall, Transcript, Usage
 
 MAX_STEPS = 100_000
+MAX_CALLS = 100_000
+"""Of all steps together."""
+MAX_ERROR = 10_000
+"""Characters of an error that are kept and looked at."""
+MAX_COST = 1e6
+"""US dollars a stream can tell of; what is more is no cost."""
+MAX_DEPTH = 100
+"""Objects and lists within each other in one line."""
+MAX_KINDS, MAX_KIND = 1000, 200
+"""Kinds of unknown events that are told apart, and the characters of each."""
 
 
 def json_lines(lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
@@ -26,10 +36,28 @@ def numbered_json_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, A
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+            value = json_value(line)
+        except ValueError:
             value = None
         yield number, value if isinstance(value, dict) else None
+
+
+def json_value(text: str) -> Any:
+    """What a JSON text holds. Raises ValueError for none, and for one nested deeper than MAX_DEPTH."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        level = [value] if isinstance(value, dict | list) else []
+        for _ in range(MAX_DEPTH + 1):
+            inside = (one.values() if isinstance(one, dict) else one for one in level)
+            level = [child for children in inside for child in children if isinstance(child, dict | list)]
+            if not level:
+                break
+        else:
+            raise ValueError("it is nested too deep")
+    return value
 
 
 def inner(value: Any, *names: str) -> Any:
@@ -44,6 +72,11 @@ def text_of(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def error_of(value: Any) -> str:
+    """An error's words, as many as are looked at."""
+    return text_of(value)[:MAX_ERROR]
 
 
 def stderr_of(logs: Path | None, most: int = 65_536) -> list[str]:
@@ -62,57 +95,136 @@ def count_of(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 
+def cost_of(value: Any) -> float | None:
+    """`value` where it is a cost in US dollars: a finite number from 0 to MAX_COST."""
+    return float(value) if type(value) in (int, float) and 0 <= value <= MAX_COST else None
+
+
+def _bounded(usage: Usage) -> Usage:
+    """`usage` without what a sum has made too great to be a count or a cost."""
+    return Usage(
+        count_of(usage.input_tokens),
+        count_of(usage.cached_tokens),
+        count_of(usage.cache_write_tokens),
+        count_of(usage.output_tokens),
+        count_of(usage.reasoning_tokens),
+        cost_of(usage.cost_usd),
+        usage.cost_is_estimate,
+        count_of(usage.requests),
+    )
+
+
+class Message:
+    """A Step in the making. Its parts are joined once, at the end, so that a long one costs no more than its length."""
+
+    __slots__ = ("calls", "kept", "line", "source", "submission", "texts", "thoughts", "unanswered")
+
+    def __init__(self, source: StepSource, line: int | None, *, kept: bool = True) -> None:
+        self.source, self.line, self.kept = source, line, kept
+        self.texts: list[str] = []
+        """The parts of its text; empty where it has none."""
+        self.thoughts: list[str] = []
+        """Likewise, of its reasoning."""
+        self.calls: list[Call] = []
+        self.unanswered = 0
+        """Calls without a result so far."""
+        self.submission: int | None = None
+
+    def made(self) -> Step:
+        calls = tuple(call.made() for call in self.calls)
+        return Step(self.source, "".join(self.texts), "".join(self.thoughts), calls, self.submission, self.line)
+
+
+class Call:
+    """A ToolCall in the making."""
+
+    __slots__ = ("arguments", "failed", "id", "line", "message", "name", "result", "result_line")
+
+    def __init__(self, message: Message, id: str, name: str, arguments: Any, line: int | None) -> None:  # noqa: A002
+        given = arguments if isinstance(arguments, Mapping) else {} if arguments is None else {"input": arguments}
+        self.message, self.id, self.name, self.arguments, self.line = message, id, name, dict(given), line
+        self.result: str | None = None
+        self.failed = False
+        self.result_line: int | None = None
+
+    def made(self) -> ToolCall:
+        return ToolCall(self.id, self.name, self.arguments, self.result, self.failed, self.line, self.result_line)
+
+
 @dataclass
 class Collected:
     """A transcript in the making: events of one stream in the order they came, calls and results tied by id."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Message] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
     malformed: int = 0
-    _calls: dict[str, int] = field(default_factory=dict)
-    """Step of each call, by the provider's id."""
+    last: Message | None = None
+    """The newest message, also one beyond MAX_STEPS."""
+    _made: int = 0
+    """Calls kept so far."""
+    _calls: dict[str, Call | None] = field(default_factory=dict)
+    """By id, the call whose result comes next; None for one beyond MAX_CALLS."""
+    _alike: dict[str, deque[Call]] = field(default_factory=dict)
+    """By id, what the same message called after it."""
 
     def step(self, source: StepSource, text: str = "", reasoning: str = "", *, line: int | None = None) -> None:
         """One message. Beyond MAX_STEPS it is only counted."""
-        if len(self.steps) < MAX_STEPS:
-            self.steps.append(Step(source, text, reasoning, line=line))
+        self.last = Message(source, line, kept=len(self.steps) < MAX_STEPS)
+        if self.last.kept:
+            self.steps.append(self.last)
         else:
             self.unknown["step beyond the limit"] += 1
+        self.add(text, reasoning)
 
     def add(self, text: str = "", reasoning: str = "") -> None:
-        """More of the newest message."""
-        last = self.steps[-1]
-        self.steps[-1] = replace(last, text=last.text + text, reasoning=last.reasoning + reasoning)
+        """More of the newest message, where there is one."""
+        if self.last is not None and self.last.kept:
+            if text:
+                self.last.texts.append(text)
+            if reasoning:
+                self.last.thoughts.append(reasoning)
 
     def call(self, id: str, name: str, arguments: Any = None, *, line: int | None = None) -> None:  # noqa: A002
-        """A use of a tool by the newest message of the agent's; one is made where there is none."""
-        if not self.steps or self.steps[-1].source != "agent":
+        """A use of a tool by the newest message of the agent's; one is made where there is none.
+
+        Beyond MAX_CALLS, all messages together, it is only counted.
+        """
+        if self.last is None or self.last.source != "agent":
             self.step("agent", line=line)
-        last = self.steps[-1]
-        given = arguments if isinstance(arguments, Mapping) else {} if arguments is None else {"input": arguments}
-        self.steps[-1] = replace(last, calls=(*last.calls, ToolCall(id, name, dict(given), line=line)))
-        self._calls[id] = len(self.steps) - 1
+        last = self.last
+        if last is None or not last.kept or self._made >= MAX_CALLS:
+            self.unknown["call beyond the limit"] += 1
+            self._calls[id] = None
+            self._alike.pop(id, None)
+            return
+        call, before = Call(last, id, name, arguments, line), self._calls.get(id)
+        if before is not None and before.message is last:
+            self._alike.setdefault(id, deque()).append(call)
+        else:
+            self._calls[id] = call
+            self._alike.pop(id, None)
+        last.calls.append(call)
+        last.unanswered += 1
+        self._made += 1
 
     def called(self, id: str) -> bool:  # noqa: A002
         return id in self._calls
 
     def result(self, id: str, result: str, *, failed: bool = False, line: int | None = None) -> None:  # noqa: A002
-        """What the call `id` gave; one that nothing called is a step of its own."""
-        place = self._calls.get(id)
-        if place is None:
+        """What the call `id` gave, of several the first without a result; one that nothing called is a step."""
+        if id not in self._calls:
             self.step("tool", result, line=line)
-            return
-        step = self.steps[place]
-        calls = [
-            replace(call, result=result, failed=failed, result_line=line) if call.id == id else call
-            for call in step.calls
-        ]
-        self.steps[place] = replace(step, calls=tuple(calls))
+        elif (call := self._calls[id]) is not None:
+            call.message.unanswered -= call.result is None
+            call.result, call.failed, call.result_line = result, failed, line
+            if alike := self._alike.get(id):
+                self._calls[id] = alike.popleft()
 
     def strange(self, event: Any, kind: Any) -> None:
         """A line that holds no event, or an event of a kind that is not known: counted."""
         if isinstance(event, dict):
-            self.unknown[kind if isinstance(kind, str) and kind else "(no type)"] += 1
+            name = kind[:MAX_KIND] if isinstance(kind, str) and kind else "(no type)"
+            self.unknown[name if name in self.unknown or len(self.unknown) < MAX_KINDS else "(other types)"] += 1
         else:
             self.malformed += 1
 
@@ -127,9 +239,10 @@ class Collected:
         response_ids: Iterable[str] = (),
     ) -> Transcript:
         """All of it. Without an error's kind it is found from its words."""
+        error = error[:MAX_ERROR]
         return Transcript(
-            tuple(self.steps),
-            usage,
+            tuple(message.made() for message in self.steps),
+            _bounded(usage),
             completed and not error,
             error,
             (error_kind or error_kind_of(error)) if error else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -12,9 +12,9 @@ from evopolicy.agents import scripts
 from evopolicy.agents.chat.config import ChatConfig
 from evopolicy.agents.coding import check_variables
 from evopolicy.agents.config import identity
-from evopolicy.agents.stream import Collected, count_of, inner, numbered_json_lines, text_of
+from evopolicy.agents.stream import Collected, cost_of, count_of, inner, numbered_json_lines, text_of
 from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import ErrorKind, Step, StepSource, Transcript, Usage
+from evopolicy.kernel.transcript import ErrorKind, StepSource, Transcript, Usage
 
 PATHS = ("POST /chat/completions",)
 AGENT_VARIABLE = "EVOPOLICY_CHAT_KEY"
@@ -185,12 +185,10 @@ class _Reader:
     def _ended(self, event: Mapping[str, Any]) -> None:
         self.requests = count_of(inner(event.get("totals"), "requests")) or self.requests
 
-    def _led_to(self, step: Step) -> Step:
-        made = [self.submissions[call.id] for call in step.calls if call.id in self.submissions]
-        return replace(step, submission=made[0]) if made else step
-
     def transcript(self) -> Transcript:
-        self.collected.steps = [self._led_to(step) for step in self.collected.steps]
+        for step in self.collected.steps:
+            made = (self.submissions[call.id] for call in step.calls if call.id in self.submissions)
+            step.submission = next(made, None)
         return self.collected.transcript(
             usage=_summed(self.usages, self.requests),
             completed=self.completed,
@@ -227,8 +225,7 @@ def _summed(usages: Sequence[Mapping[str, Any]], requests: int) -> Usage:
         counts["cached"].append(cached)
         counts["output"].append(total(usage, "completion_tokens"))
         counts["reasoning"].append(total(usage, "completion_tokens_details", "reasoning_tokens"))
-    costs = [usage.get("cost") for usage in usages]
-    known = [float(cost) for cost in costs if isinstance(cost, int | float) and not isinstance(cost, bool)]
+    known = [cost for usage in usages if (cost := cost_of(usage.get("cost"))) is not None]
     told = bool(usages) and None not in counts["output"]
     return Usage(
         input_tokens=sum(n or 0 for n in counts["input"]) if told else None,

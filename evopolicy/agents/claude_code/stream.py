@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.attempts import home_files, is_counted, lines_with, stderr_words
-from evopolicy.agents.stream import Collected, count_of, error_kind_of, inner, json_lines, numbered_json_lines, text_of
+from evopolicy.agents.stream import (
+    Collected,
+    cost_of,
+    count_of,
+    error_kind_of,
+    error_of,
+    inner,
+    json_lines,
+    numbered_json_lines,
+    text_of,
+)
 from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
 
 SYNTHETIC = "<synthetic>"
@@ -119,7 +129,7 @@ class _Reading:
         self.status = None
         if name:
             self.usages[name] = message.get("usage")
-        last = self.collected.steps[-1] if self.collected.steps else None
+        last = self.collected.last
         if not name or name != self._message or last is None or last.source != "agent":
             self.collected.step("agent", line=number)
             self._message = name
@@ -150,18 +160,19 @@ class _Reading:
     def ended(self) -> tuple[bool, str]:
         """Whether its final event, and the error field in it, say success; else the error in its own words."""
         if self.result is None:
-            return False, self.told or self.waiting
+            return False, error_of(self.told or self.waiting)
         result = self.result
         refused = self.refused or result.get("stop_reason") == "refusal"
         if result.get("subtype") == "success" and result.get("is_error") is False and not refused:
             said = result.get("stop_reason", "end_turn")
-            return (False, f"{BROKE_OFF} ({said})") if said in (None, "tool_use") else (True, "")
+            return (False, error_of(f"{BROKE_OFF} ({said})")) if said in (None, "tool_use") else (True, "")
         self.refused = refused
         status = result.get("api_error_status")
         self.status = status if isinstance(status, int) else self.status
         errors = result.get("errors")
         listed = "; ".join(map(text_of, errors)) if isinstance(errors, list) else text_of(errors)
-        return False, text_of(result.get("result")) or listed or self.told or text_of(result.get("subtype"))
+        words = text_of(result.get("result")) or listed or self.told or text_of(result.get("subtype"))
+        return False, error_of(words)
 
     def kind(self, error: str) -> ErrorKind:
         if self.refused:
@@ -197,8 +208,7 @@ def _usage(reading: _Reading, logs: Path | None) -> Usage:
         told = bool(kept) and kept.keys() >= reading.usages.keys()  # a message's beginning does not know its output
         return _summed(usages, output=told) if reading.usages else Usage()
     models = result.get("modelUsage")
-    cost = result.get("total_cost_usd")
-    cost = float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None
+    cost = cost_of(result.get("total_cost_usd"))
     # What each model was asked counts its own side calls too, which `usage` leaves out.
     asked: list[Any] = [_of_model(usage) for usage in models.values()] if isinstance(models, dict) else []
     return _summed(asked or [result.get("usage")], output=True, cost=cost)

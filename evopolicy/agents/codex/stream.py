@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.attempts import earlier, home_files, is_counted, lines_with, stderr_words
-from evopolicy.agents.stream import Collected, count_of, error_kind_of, inner, json_lines, numbered_json_lines, text_of
+from evopolicy.agents.stream import (
+    Collected,
+    count_of,
+    error_kind_of,
+    error_of,
+    inner,
+    json_lines,
+    numbered_json_lines,
+    text_of,
+)
 from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
 
 _COUNTS = (
@@ -85,10 +94,10 @@ class _Reading:
             self.counts = counts_of(event.get("usage")) or self.counts
         elif kind == "turn.failed":
             self.completed = False
-            self.failure = text_of(inner(event, "error", "message")) or self.waiting or "the turn failed"
+            self.failure = error_of(inner(event, "error", "message")) or self.waiting or "the turn failed"
         elif kind == "error":
             self.completed = False
-            self.waiting = text_of(event.get("message")) or "an error without a word"
+            self.waiting = error_of(event.get("message")) or "an error without a word"
         elif kind in ("item.started", "item.updated", "item.completed") and isinstance(event.get("item"), dict):
             self._item(number, event, event["item"], done=kind == "item.completed")
         else:
@@ -110,20 +119,20 @@ class _Reading:
             self.collected.strange(event, f"item {kind}")
 
     def _message(self, number: int, kind: str, text: str) -> None:
-        last = self.collected.steps[-1] if self.collected.steps else None
-        if last is None or last.source != "agent" or last.text or last.calls:
+        last = self.collected.last
+        if last is None or last.source != "agent" or last.texts or last.calls:
             self.collected.step("agent", line=number)
             last = None
         if kind == "agent_message":
             self.collected.add(text)
         else:
-            self.collected.add(reasoning=f"\n\n{text}" if last and last.reasoning else text)
+            self.collected.add(reasoning=f"\n\n{text}" if last and last.thoughts else text)
 
     def _call(self, number: int, kind: str, item: dict[str, Any], *, done: bool) -> None:
         name = text_of(item.get("id")) or f"line {number}"
         if not self.collected.called(name):
-            last = self.collected.steps[-1] if self.collected.steps else None
-            if last is not None and last.calls and all(call.result is not None for call in last.calls):
+            last = self.collected.last
+            if last is not None and last.calls and not last.unanswered:
                 self.collected.step("agent", line=number)  # what follows a result is another answer of the model
             self.collected.call(name, *_told(kind, item), line=number)
         if done:

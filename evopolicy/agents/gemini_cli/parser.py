@@ -13,6 +13,7 @@ from evopolicy.agents.stream import (
     Collected,
     count_of,
     error_kind_of,
+    error_of,
     inner,
     numbered_json_lines,
     stderr_of,
@@ -57,7 +58,7 @@ class _Reader:
                 self.seen.step("system", text_of(message), line=line)
                 self._open = False
                 if event.get("severity") != "warning":
-                    self.warned = text_of(message)
+                    self.warned = error_of(message)
             case {"type": "result", "status": _}:
                 self.result = event
             case _:
@@ -65,7 +66,8 @@ class _Reader:
         return None
 
     def _says(self, text: str, line: int) -> None:
-        if not self._open or self.seen.steps[-1].calls or self.seen.steps[-1].source != "agent":
+        last = self.seen.last
+        if not self._open or last is None or last.calls or last.source != "agent":
             self.seen.step("agent", text, line=line)
             self._open = True
         else:
@@ -98,7 +100,7 @@ def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
     result = reader.result
     if result is not None and result.get("status") == "success":
         return "", ""
-    words = text_of(inner(result, "error", "message")) or reader.warned
+    words = error_of(inner(result, "error", "message")) or reader.warned
     if not words and result is None:
         words = _said_at_exit(logs) if not reader.seen.steps else ""
     if not words and result is None:

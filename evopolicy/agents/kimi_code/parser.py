@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +14,9 @@ from evopolicy.agents.stream import (
     Collected,
     count_of,
     error_kind_of,
+    error_of,
     inner,
+    json_value,
     numbered_json_lines,
     stderr_of,
     text_of,
@@ -78,13 +79,13 @@ class _Reader:
 def _arguments(given: Any) -> Any:
     """A JSON text as what it holds."""
     try:
-        return json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
+        return json_value(given) if isinstance(given, str) else given
+    except ValueError:
         return given
 
 
 def _retried(event: dict[str, Any]) -> str:
-    return text_of(event.get("error_message")) or text_of(event.get("error_name"))
+    return error_of(event.get("error_message")) or error_of(event.get("error_name"))
 
 
 def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
@@ -113,8 +114,8 @@ def _error(reader: _Reader, wire: Wire, logs: Path | None) -> tuple[str, ErrorKi
     status: int | None = None
     more = ""
     if wire.error is not None:
-        code = text_of(inner(wire.error, "cause", "code") or wire.error.get("code"))
-        words = words or f"{code}: {text_of(wire.error.get('message'))}"
+        code = error_of(inner(wire.error, "cause", "code") or wire.error.get("code"))
+        words = words or f"{code}: {error_of(wire.error.get('message'))}"
         status, more = count_of(inner(wire.error, "details", "statusCode")), code
     elif reader.retrying is not None:
         words = words or _retried(reader.retrying)

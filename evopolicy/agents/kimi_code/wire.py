@@ -19,8 +19,8 @@ _COUNTS = ("inputOther", "inputCacheRead", "inputCacheCreation", "output")
 class Message:
     """One message of the main agent's."""
 
-    text: str = ""
-    reasoning: str = ""
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
 
@@ -103,8 +103,8 @@ def _event(wire: Wire, ends: Wire, kind: str, event: dict[str, Any]) -> None:
     step = text_of(event.get("stepUuid") or event.get("uuid"))
     if kind == "content.part":
         message = wire.messages.setdefault(step, Message())
-        message.text += text_of(inner(event, "part", "text"))
-        message.reasoning += text_of(inner(event, "part", "think"))
+        message.texts.append(text_of(inner(event, "part", "text")))
+        message.thoughts.append(text_of(inner(event, "part", "think")))
     elif kind == "tool.call":
         wire.messages.setdefault(step, Message()).calls.append(text_of(event.get("toolCallId")))
     elif kind == "tool.result" and inner(event, "result", "isError") is True:
@@ -116,5 +116,5 @@ def _event(wire: Wire, ends: Wire, kind: str, event: dict[str, Any]) -> None:
 def thoughts(wire: Wire) -> Iterator[Thought]:
     """The reasoning of each message that has some, in order."""
     for message in wire.messages.values():
-        if message.reasoning:
-            yield Thought(tuple(message.calls), message.text, message.reasoning)
+        if any(message.thoughts):
+            yield Thought(tuple(message.calls), "".join(message.texts), "".join(message.thoughts))

@@ -8,8 +8,10 @@ from typing import Any
 
 from evopolicy.agents.stream import (
     Collected,
+    cost_of,
     count_of,
     error_kind_of,
+    error_of,
     inner,
     numbered_json_lines,
     stderr_of,
@@ -31,7 +33,8 @@ class _Reader:
         self.error: dict[str, Any] | None = None
         self.tokens: list[int] | None = None
         """As _COUNTS, over all messages."""
-        self.cost = 0.0
+        self.cost: float | None = 0.0
+        """Over all messages; None where one tells of no number that can be a cost."""
         self._open = False
         """Whether the newest step is the message that is being told."""
 
@@ -69,8 +72,8 @@ class _Reader:
             self._open = True
 
     def _add(self, text: str = "", reasoning: str = "") -> None:
-        last = self.seen.steps[-1]
-        between = "\n\n" if (text and last.text) or (reasoning and last.reasoning) else ""
+        last = self.seen.last
+        between = "\n\n" if last and ((text and last.texts) or (reasoning and last.thoughts)) else ""
         self.seen.add(between + text if text else "", between + reasoning if reasoning else "")
 
     def _finish(self, part: dict[str, Any]) -> None:
@@ -78,8 +81,8 @@ class _Reader:
         counts = [count_of(inner(part.get("tokens"), *names)) for names in _COUNTS]
         if counts[0] is not None and counts[3] is not None:
             self.tokens = [so_far + (more or 0) for so_far, more in zip(self.tokens or [0] * 5, counts, strict=True)]
-        if isinstance(cost := part.get("cost"), int | float) and cost > 0:
-            self.cost += cost
+        more = cost_of(part.get("cost") or 0)
+        self.cost = None if more is None or self.cost is None else self.cost + more
 
 
 def _result(tool: str, state: dict[str, Any]) -> tuple[str, bool]:
@@ -108,7 +111,7 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
 def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
     if reader.error is not None:
         data = reader.error.get("data")
-        words = text_of(inner(data, "message")) or text_of(reader.error.get("name")) or "it names no error"
+        words = error_of(inner(data, "message")) or error_of(reader.error.get("name")) or "it names no error"
         name, status = reader.error.get("name"), count_of(inner(data, "statusCode"))
         if name == "ContextOverflowError":
             return words, "context"

@@ -11,6 +11,7 @@ from evopolicy.agents.stream import (
     Collected,
     count_of,
     error_kind_of,
+    error_of,
     inner,
     numbered_json_lines,
     stderr_of,
@@ -49,7 +50,7 @@ class _Reader:
             case {"type": "system", "subtype": "init"}:
                 pass
             case {"type": "assistant", "message": {"content": list(parts), **message}}:
-                self.fault = text_of(event.get("error"))
+                self.fault = error_of(event.get("error"))
                 self._says(text_of(message.get("id")), parts, line)
             case {"type": "user", "message": {"content": list(parts)}}:
                 self._message = ""
@@ -119,7 +120,7 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
 def _error(reader: _Reader, failed: bool, logs: Path | None) -> tuple[str, ErrorKind]:
     if reader.result is not None and not failed:
         return "", ""
-    words = text_of((reader.result or {}).get("result"))
+    words = error_of((reader.result or {}).get("result"))
     if reader.result is None:
         words = reader.fault
         if not words and not reader.seen.steps:
