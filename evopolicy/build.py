@@ -17,7 +17,7 @@ import msgspec
 
 from evopolicy.agents import load_agent
 from evopolicy.authoring.discovery import find_benchmark
-from evopolicy.config import ExecutionConfig, RunConfig
+from evopolicy.config import ExecutionConfig, RunConfig, check_cost_limit, refuse_secrets
 from evopolicy.config import config_from as config_from
 from evopolicy.execution import agent_network
 from evopolicy.execution import isolation as levels
@@ -123,6 +123,8 @@ class _Parts:
 def _parts(config: RunConfig) -> _Parts:
     agent = load_agent(str(config.agent.get("name", "")), config.agent)
     benchmark = load_benchmark(config.benchmark)
+    refuse_secrets(_plain(config), mask_of(config))
+    check_cost_limit(config, agent.provider.models if agent.provider else ())
     if agent.program not in benchmark.programs:
         raise ConfigError(
             f"agent '{agent.identity.label}' starts from the '{agent.program}' Program, and benchmark "
@@ -247,7 +249,7 @@ def run_cell(config: RunConfig, observers: Sequence[Observer] = (), workers: int
     try:
         agent_network.check(executor.isolation, _asked_network(config), parts.agent.provider)
         executor.warm()  # the workers load the Benchmark while the agent starts
-        launcher = _launcher(config, parts, executor)
+        launcher = _launcher(config, executor)
         record = replace(
             record,
             isolation=executor.isolation,
@@ -280,7 +282,7 @@ def _run_plan(
 ) -> RunPlan:
     store = ProgramStore(Path(config.output) / "programs")
     initial = store.put(parts.initial)
-    mask, block_seconds = _mask(parts.agent), _block_seconds(config, parts.agent)
+    mask, block_seconds = mask_of(config), _block_seconds(config, parts.agent)
 
     def prepare(socket: Path) -> None:
         prepare_workspace(
@@ -344,7 +346,7 @@ def build_executor(
     )
 
 
-def _launcher(config: RunConfig, parts: _Parts, executor: Executor) -> AgentLauncher:
+def _launcher(config: RunConfig, executor: Executor) -> AgentLauncher:
     levels.check_agent(executor.isolation)
     return LocalAgentLauncher(
         isolation=executor.isolation,
@@ -353,15 +355,15 @@ def _launcher(config: RunConfig, parts: _Parts, executor: Executor) -> AgentLaun
         network=_asked_network(config),
         limits=config.session.limits,
         prices=config.prices,
-        mask=_mask(parts.agent),
+        mask=mask_of(config),
     )
 
 
-def _mask(agent: AgentIntegration) -> Masker:
-    """Of every secret that a process of this Run may come to know."""
-    provider = agent.provider
-    named = [*agent.variables, *([provider.key_variable] if provider and provider.key_variable else [])]
-    return Masker.of(os.environ, named)
+def mask_of(config: RunConfig) -> Masker:
+    """Masks every secret that a process of this Run may come to know."""
+    provider = config.agent.get("provider") or {}
+    named = [*(config.agent.get("variables") or ()), config.agent.get("key_variable"), provider.get("key_variable")]
+    return Masker.of(os.environ, [name for name in named if name])
 
 
 def measure_program(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -17,6 +17,7 @@ from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AGENT_NETWORKS, AgentLimits, Limits
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.record import FeedbackConfig
+from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.selection import SelectionConfig
 
 MAX_BLOCK_SECONDS = 600.0
@@ -199,3 +200,22 @@ def _refuse_unknown(value: Mapping[str, Any], kind: type, where: str) -> None:
             raise ConfigError(f"{where}{key}: there is no such key.{did_you_mean(str(key), known)}")
         if is_dataclass(known[key]) and isinstance(inner, Mapping):
             _refuse_unknown(inner, cast(type, known[key]), f"{where}{key}.")
+
+
+def refuse_secrets(value: Any, mask: Masker, key: str = "") -> None:
+    """Raises ConfigError for a key in a plain config: it is written to records and MLflow, so variables are named."""
+    if isinstance(value, str) and mask.holds(value.encode("utf-8", "replace")):
+        raise ConfigError(f"{key}: holds a key, or what looks like one; name the variable that holds it instead")
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inner:
+        refuse_secrets(item, mask, f"{key}.{name}" if key else str(name))
+
+
+def check_cost_limit(config: RunConfig, models: Iterable[str]) -> None:
+    """Raises ConfigError for a limit on cost that cannot be held: what has no price is never too expensive."""
+    for model in models if config.session.limits.cost_usd is not None else ():
+        if config.prices.price(model) is None:
+            raise ConfigError(
+                f"session.limits.cost_usd: the price of '{model}' is not known; add it to a list of your own"
+                " (conf/prices/mine.yaml, prices=mine), or limit session.limits.tokens"
+            )

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from evopolicy import build
 from evopolicy.config import RunConfig, config_from
+from evopolicy.execution import isolation as levels
 from evopolicy.execution.machine import machine, versions
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.pool import PoolConfig, plan_pool
@@ -40,6 +41,8 @@ def regraded_config(run: Run, changes: Mapping[str, Any]) -> RunConfig:
     for group, change in changes.items():
         if group not in GROUPS:
             raise ConfigError(f"regrade: '{group}' is the agent's part; only {', '.join(GROUPS)} may be set anew")
+        if group == "pool" and isinstance(change, Mapping) and "training" in change:
+            raise ConfigError("regrade: pool.training is what the agent had; set pool.validation or pool.assessment")
         before = config.get(group, {})
         config[group] = option(group, change) if isinstance(change, str) else {**before, **change}
     return config_from(config)
@@ -48,16 +51,21 @@ def regraded_config(run: Run, changes: Mapping[str, Any]) -> RunConfig:
 def regraded_record(run: Run, config: RunConfig, splits: Sequence[PrivateSplit]) -> RunRecord:
     """What the regrade of `run` under `config` is: the same for the same request. `config.axes` name its entry."""
     parent = run.record
-    asked = [parent.result_key, msgspec.to_builtins(config.selection), msgspec.to_builtins(config.pool), list(splits)]
-    secret = build.secret_digest(config.secret.read()) if parent.pool_secret_digest else ""
+    isolation = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
+    secret = build.secret_digest(config.secret.read())
+    pool = replace(config.pool, training=parent.pool.training)
+    limits, packages = msgspec.to_builtins(config.execution.limits), list(config.execution.policy_packages)
+    selection = msgspec.to_builtins(config.selection)
+    asked = [parent.result_key, selection, msgspec.to_builtins(pool), list(splits), secret, isolation, limits, packages]
     return replace(
         parent,
         parent=parent.result_key,
-        result_key=digest("evopolicy/regrade/1", [*asked, secret, config.execution.isolation]),
+        result_key=digest("evopolicy/regrade/2", asked),
         axes=config.axes,
         selection=config.selection,
-        pool=config.pool,
+        pool=pool,
         pool_secret_digest=secret,
+        isolation=isolation,
         config=msgspec.to_builtins(config),
         other_rules={},
         created=round(time.time(), 3),
@@ -69,7 +77,8 @@ def regraded_record(run: Run, config: RunConfig, splits: Sequence[PrivateSplit])
 class Measured:
     """Where Episodes of Programs lie that were measured already, by what they were measured under."""
 
-    files: dict[tuple[str, ...], list[Path]] = field(default_factory=dict)
+    files: dict[tuple[str, ...], list[tuple[Path, Mapping[str, str]]]] = field(default_factory=dict)
+    """With the versions each was measured with."""
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Measured:
@@ -81,10 +90,16 @@ class Measured:
     def add(self, run: Run) -> None:
         for split in SPLITS:
             for path in sorted((run.folder / "evaluations" / split).glob("*.jsonl")):
-                self.files.setdefault(_conditions(run.record, split, path.stem), []).append(path)
+                conditions = _conditions(run.record, split, path.stem)
+                self.files.setdefault(conditions, []).append((path, run.record.versions))
 
-    def have(self, record: RunRecord, split: PrivateSplit, program: str) -> list[Path]:
-        return self.files.get(_conditions(record, split, program), [])
+    def have(self, record: RunRecord, split: PrivateSplit, program: str, measuring: Mapping[str, str]) -> list[Path]:
+        """Files measured as `record` says, with the versions `measuring` of whatever takes part in it."""
+        return [
+            path
+            for path, theirs in self.files.get(_conditions(record, split, program), [])
+            if all(theirs.get(name) == version for name, version in measuring.items())
+        ]
 
 
 def _conditions(record: RunRecord, split: PrivateSplit, program: str) -> tuple[str, ...]:
@@ -119,27 +134,22 @@ def regrade_run(
     benchmark = build.load_benchmark(config.benchmark)
     if benchmark.spec.digest != run.record.benchmark.digest:
         raise RecordError(
-            f"{run.folder.name}: was measured on another version of '{benchmark.spec.slug}' than the one installed;"
-            " install the version its record names"
+            f"{run.folder.name}: its Benchmark '{benchmark.spec.slug}' has other parameters here than its record says;"
+            " install the version of the Benchmark its record names"
         )
-    executor = build.build_executor(config.execution, benchmark, workers=workers)
+    record, measuring = regraded_record(run, config, splits), versions(benchmark)
+    record = replace(record, versions={**run.record.versions, **measuring})
+    lay_regrade(run, folder, record)
+    executor = build.build_executor(config.execution, benchmark, workers=workers, isolation=record.isolation)
     try:
-        record = regraded_record(run, config, splits)
-        record = replace(
-            record,
-            isolation=executor.isolation,
-            versions={
-                **versions(benchmark),
-                **{k: v for k, v in run.record.versions.items() if k not in versions(benchmark)},
-            },
-        )
-        lay_regrade(run, folder, record)
         store = _store(run, config)
+        known = measured or Measured.of([run])
         for split in splits:
             for path in sorted((run.folder / "programs").iterdir()):
-                adopt(folder, split, path.name, (measured or Measured.of([run])).have(record, split, path.name))
-        bench = Bench(benchmark, executor, config.feedback, config.execution.episode_retries, folder)
-        pool = plan_pool(config.pool, benchmark, config.secret.read())
+                adopt(folder, split, path.name, known.have(record, split, path.name, measuring))
+        mask = build.mask_of(config)
+        bench = Bench(benchmark, executor, config.feedback, config.execution.episode_retries, folder, mask)
+        pool = plan_pool(record.pool, benchmark, config.secret.read())
         return regrade(Grading(record, folder, bench, pool, store), splits, observers)
     finally:
         executor.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import evopolicy
-from evopolicy import build
+from evopolicy import build, regrade
 from evopolicy.execution import isolation
 from evopolicy.kernel.errors import ConfigError, IsolationError
 from evopolicy.kernel.record import Run, load_run
@@ -126,6 +126,17 @@ def _empty_file(tmp_path: Path) -> dict[str, Any]:
         (lambda _: {"execution": {"limits": {"memory_bytes": 1}}}, ["execution.limits.memory_bytes", "at least"]),
         (lambda _: {"execution": {"limits": {"memory_bytes": 10**17}}}, ["execution.limits.memory_bytes", "at most"]),
         (lambda _: {"budget": {"episodes": "many"}}, ["budget.episodes: expected 'int'"]),
+        (
+            lambda _: {"agent": {"name": "command", "argv": ["x", "--key=" + "sk-" + "a1" * 20]}},
+            ["agent.argv.1", "name"],
+        ),
+        (
+            lambda _: {
+                "agent": {"name": "chat", "model": "unlisted", "base_url": "http://127.0.0.1:9/v1"},
+                "session": {"limits": {"cost_usd": 1.0}},
+            },
+            ["session.limits.cost_usd", "'unlisted'", "prices=mine"],
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, list) else "",
 )
@@ -211,3 +222,32 @@ def _spoil(run: Run) -> None:
         if line["event"] == "ended":
             line["valid"] = False
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_regrade_takes_nothing_over_that_was_measured_under_other_conditions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = evopolicy.run("baseline", "cartpole", protocol="smoke", output=str(tmp_path), execution="landlock")
+    monkeypatch.setenv("POOL_WORDS", "another pool altogether")
+    limits = {**run.record.config["execution"]["limits"], "act_seconds": 2.0}
+    keys = set()
+    for changes in (
+        {},
+        {"secret": {"variable": "POOL_WORDS"}},
+        {"execution": {"limits": limits}},
+        {"pool": {"seed": 1}},
+    ):
+        config = regrade.regraded_config(run, changes)
+        record = regrade.regraded_record(run, config, regrade.SPLITS)
+        keys.add(record.result_key)
+        assert record.pool.training == run.record.pool.training
+        program, versions = run.record.initial_program, {}
+        known = regrade.Measured.of([run]).have(record, "assessment", program, versions)
+        assert bool(known) is (not changes), changes
+    assert len(keys) == 4
+    other = {"numpy": "0.0"}
+    same = regrade.regraded_record(run, regrade.regraded_config(run, {}), regrade.SPLITS)
+    assert regrade.Measured.of([run]).have(same, "assessment", program, other) == []
+    for refused in ({"pool": {"training": 3}}, {"budget": {"episodes": 1}}):
+        with pytest.raises(ConfigError, match=r"regrade: "):
+            regrade.regraded_config(run, refused)

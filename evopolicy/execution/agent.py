@@ -31,6 +31,7 @@ from evopolicy.execution.agent_process import LocalAgent, start_attendant
 from evopolicy.execution.attendant import AgentPlan
 from evopolicy.execution.folders import HeldFolder
 from evopolicy.execution.proxy import Proxy
+from evopolicy.execution.proxy_log import served_before
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import (
     AgentLimits,
@@ -40,6 +41,7 @@ from evopolicy.kernel.ports import (
     AgentTask,
     Invocation,
     Isolation,
+    Served,
 )
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.secrets import NO_SECRETS, Masker
@@ -83,6 +85,10 @@ class LocalAgentLauncher:
 
     def seen_socket(self, socket: Path) -> Path:
         return agent_bubblewrap.SESSION if self._isolation == "bubblewrap" else socket
+
+    def served(self, logs: Path) -> Served | None:
+        """See `ports.AgentLauncher.served`."""
+        return served_before(logs)
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
         """See `ports.AgentLauncher.start`. Raises AgentError where the invocation cannot be laid."""

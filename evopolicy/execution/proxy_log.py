@@ -142,6 +142,30 @@ class ProxyLog:
             return Served(usage, self._estimated or not seen, self._trouble, self._over, dict(self._responses))
 
 
+def served_before(folder: Path) -> Served | None:
+    """What the log in an attempt's `folder` says was passed on; None where there is none, or only of a tunnel."""
+    try:
+        lines = (folder / LOG).read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    totals: dict[str, Any] = dict.fromkeys(_KINDS, 0)
+    requests, estimated, responses = 0, False, dict[str, int]()
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # the line a killed Host was writing
+        if not isinstance(entry, dict) or "refused" in entry or entry.get("method") == "CONNECT":
+            continue
+        requests += 1
+        estimated = estimated or bool(entry.get("estimated"))
+        for kind in _KINDS:
+            totals[kind] += counted(entry, kind)
+        if isinstance(entry.get("response"), str):
+            responses[entry["response"]] = responses.get(entry["response"], 0) + _all(entry)
+    return Served(Usage(**totals, requests=requests), estimated, responses=responses) if requests else None
+
+
 def _all(entry: Mapping[str, Any]) -> int:
     return sum(counted(entry, kind) for kind in TOKENS)
 

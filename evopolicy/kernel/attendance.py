@@ -22,6 +22,8 @@ POLL_SECONDS = 0.05
 PROVIDER_ERRORS = frozenset({"rate_limit", "overload", "network"})
 USAGE_SECONDS = 2.0
 """How often a growing stream is read for what the provider counts, where a limit is set on it."""
+UNTOLD_ANSWERS = 2
+"""That a stream which was cut may not tell of any more: the last one, and one of a side call."""
 EXPLAINED_SHARE = 0.02
 """Of all tokens: providers count a session's own side calls, and round, differently from their programs."""
 
@@ -119,26 +121,38 @@ def attempt_logs(logs: Path, attempt: int) -> Path:
 
 
 def joined_usage(said: Usage, served: Served | None) -> Usage:
-    """What the stream says where it tells of tokens, else what the Host's proxy counted; requests as the proxy did."""
-    if served is None:
+    """What the Host's proxy counted where the provider reported all of it, else the larger of that and what is said.
+
+    A stream leaves out what its program never got: answers that broke off, requests of the agent's own. The cost is
+    the program's figure where it says one for the same tokens.
+    """
+    if served is None or served.usage.output_tokens is None:
         return said
-    told = said.output_tokens is not None
-    merged = msgspec.to_builtins(said if told else served.usage)
-    if not told:
-        merged |= {"cost_usd": said.cost_usd, "cost_is_estimate": said.cost_is_estimate}
+    counted, told = (all_tokens(msgspec.to_builtins(usage)) for usage in (served.usage, said))
+    merged = msgspec.to_builtins(said if told >= counted or (served.estimated and said.output_tokens) else served.usage)
+    if said.cost_usd is not None:
+        merged |= {"cost_usd": said.cost_usd, "cost_is_estimate": said.cost_is_estimate or told < counted}
     requests = said.requests if served.usage.requests is None else served.usage.requests
     return msgspec.convert({**merged, "requests": requests}, Usage)
 
 
 def unexplained(transcript: Transcript, served: Served | None) -> int | None:
-    """Tokens of requests that `transcript` does not tell of; None where one of the two does not count them."""
-    if served is None or served.usage.output_tokens is None or not transcript.completed:
+    """Tokens of requests that `transcript` does not tell of; None where it cannot be known.
+
+    By the ids of answers where the stream names them, else by the totals where it ends with them, else by how many
+    answers there were beside how many messages and calls: an agent that ends itself before its totals hides nothing.
+    """
+    if served is None or served.usage.output_tokens is None:
         return None  # what passes through a tunnel is not counted
     if transcript.response_ids:
         told = set(transcript.response_ids)
         return sum(tokens for response, tokens in served.responses.items() if response not in told)
-    if transcript.usage.output_tokens is None or served.estimated:
-        return None
+    if not transcript.completed or transcript.usage.output_tokens is None or served.estimated:
+        answers, known = len(served.responses), turns(transcript) + tool_calls(transcript)
+        spare = answers - known
+        if spare <= UNTOLD_ANSWERS:
+            return None
+        return all_tokens(msgspec.to_builtins(served.usage)) * spare // answers
     more = all_tokens(msgspec.to_builtins(served.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
     return max(0, more)
 

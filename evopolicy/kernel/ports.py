@@ -316,6 +316,9 @@ class AgentLauncher(Protocol):
     def seen_socket(self, socket: Path) -> Path:
         """Where an agent finds the gateway's `socket`."""
 
+    def served(self, logs: Path) -> Served | None:
+        """What the proxy of an attempt passed on, by the log it left in `logs`; None where there is none."""
+
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
         """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`, masked.
 

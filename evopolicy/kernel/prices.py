@@ -49,7 +49,7 @@ class PriceTable:
     """By the provider's model id."""
 
     def price(self, model: str) -> Price | None:
-        """Of `model`, or of the longest listed id it begins with before a '-' or '@' (dated snapshots)."""
+        """Of `model`, or of the longest listed id it is a dated snapshot of: `id-20...` or `id@20...`."""
         if model in self.models:
             return self.models[model]
         begins = [name for name in self.models if model.startswith((f"{name}-20", f"{name}@20"))]

@@ -14,11 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.failures import MEANINGS
 from evopolicy.kernel.journal import JOURNAL, Journal, write_durably
 from evopolicy.kernel.ports import Observer
 from evopolicy.kernel.program import link_program
 from evopolicy.kernel.record import RECORD, Run, RunRecord, load_run, read_record, write_record
 from evopolicy.kernel.result import Grading, complete, graded_path, has_ended, measure_split
+from evopolicy.kernel.secrets import masked_events
 from evopolicy.kernel.state import Ledger, ResultState
 from evopolicy.kernel.submission import read_graded, write_graded
 from evopolicy.kernel.values import canonical_json
@@ -75,7 +77,7 @@ def regrade(grading: Grading, splits: Sequence[PrivateSplit], observers: Sequenc
     Goes on where it was cut. Raises ExecutionError where an Evaluation cannot be completed; nothing is lost then.
     """
     watch = Watch(observers)
-    journal = Journal(grading.folder, watch.event)
+    journal = Journal(grading.folder, watch.event, masked_events(grading.bench.mask, MEANINGS))
     try:
         ledger = Ledger(journal)
         watch.state = lambda: ledger.state

@@ -18,6 +18,7 @@ from evopolicy.kernel.attendance import (
     attempt_logs,
     attend,
     is_unexplained,
+    joined_usage,
 )
 from evopolicy.kernel.errors import AgentError, EvoPolicyError, RecordError
 from evopolicy.kernel.failures import (
@@ -25,6 +26,7 @@ from evopolicy.kernel.failures import (
     ENGINE_FAULT,
     FINISHED,
     HOST_KILLED,
+    MEANINGS,
     NOT_STARTED,
     NOTHING_PUBLISHED,
     PROVIDER,
@@ -38,10 +40,10 @@ from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.program import link_program
 from evopolicy.kernel.record import Run, RunRecord, load_run, read_record, write_record
 from evopolicy.kernel.result import Grading, complete, has_ended
-from evopolicy.kernel.secrets import NO_SECRETS, Masker, mask_files
+from evopolicy.kernel.secrets import NO_SECRETS, Masker, mask_files, masked_events
 from evopolicy.kernel.session import Session, SessionSite
 from evopolicy.kernel.state import Ledger, RunState
-from evopolicy.kernel.stream import joined, read_transcript, write_transcript
+from evopolicy.kernel.stream import joined, plain, read_transcript, write_transcript
 from evopolicy.kernel.transcript import Transcript, tool_calls, turns
 from evopolicy.kernel.watch import Watch
 
@@ -78,7 +80,7 @@ def run(plan: RunPlan) -> Run:
     watch = Watch(plan.observers)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
-        journal = Journal(plan.folder, watch.event, plan.mask.value)
+        journal = Journal(plan.folder, watch.event, masked_events(plan.mask, MEANINGS))
         try:
             ledger = Ledger(journal)
             _open(plan, ledger, journal)
@@ -141,13 +143,19 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
     """An attempt that a killed Host left open: its processes died with the Host, what it printed is still there."""
     state = ledger.state
     if state.agent_attempts and not state.agent_ended:
-        transcript = _keep_transcript(plan, ledger, state.agent_attempts)
-        reason = FINISHED if session.finished else HOST_KILLED
-        usage = plan.prices.estimated(transcript.usage, plan.agent.identity.model)
+        logs = attempt_logs(plan.folder / "agent", state.agent_attempts)
+        transcript, served = read_transcript(plan.agent, logs), plan.launcher.served(logs)
+        usage = plan.prices.estimated(joined_usage(transcript.usage, served), plan.agent.identity.model)
         ledger.append(
-            "agent_ended", reason=reason, usage=msgspec.to_builtins(usage), session_id=transcript.session_id,
-            turns=turns(transcript), tool_calls=tool_calls(transcript),
-        )  # fmt: skip
+            "agent_ended",
+            reason=FINISHED if session.finished else HOST_KILLED,
+            usage=msgspec.to_builtins(usage),
+            session_id=transcript.session_id,
+            turns=turns(transcript),
+            tool_calls=tool_calls(transcript),
+            thinking_seconds=round(transcript.seconds or 0.0, 3),
+        )
+        _keep_transcript(plan, ledger, state.agent_attempts)
 
 
 def _to_start(plan: RunPlan, state: RunState) -> bool:
@@ -186,13 +194,21 @@ def _end_event(end: AgentEnd) -> dict[str, Any]:
     return {key: value for key, value in msgspec.to_builtins(end).items() if value is not None}
 
 
-def _keep_transcript(plan: RunPlan, ledger: Ledger, attempt: int) -> Transcript:
-    """Read what an attempt printed once more, now that all its Submissions are known, and keep it beside the stream."""
+def _keep_transcript(plan: RunPlan, ledger: Ledger, attempt: int) -> None:
+    """Read what an attempt printed once more, now that all its Submissions are known, and keep it beside the stream.
+
+    One that cannot be joined or written costs itself, never the Run; a disk that takes no more is another matter.
+    """
     logs = attempt_logs(plan.folder / "agent", attempt)
-    transcript = joined(read_transcript(plan.agent, logs), ledger.events, attempt)
-    if logs.is_dir():
-        write_transcript(logs, transcript)
-    return transcript
+    if not logs.is_dir():
+        return
+    try:
+        transcript = joined(read_transcript(plan.agent, logs), ledger.events, attempt)
+        write_transcript(logs, plain(transcript, plan.mask.text))
+    except OSError:
+        raise
+    except Exception as error:
+        write_transcript(logs, Transcript(error=f"the transcript cannot be kept: {type(error).__name__}"))
 
 
 def _clean_up(plan: RunPlan) -> None:

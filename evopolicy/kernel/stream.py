@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,15 +18,30 @@ from evopolicy.kernel.transcript import Step, ToolCall, Transcript
 
 MAX_LINE = 64 * 2**20
 STDOUT, TIMES, TRANSCRIPT = "stdout.log", "stdout.times", "transcript.json"
-_ANSWERED = re.compile(r'\\?"submission\\?": ?(\d+)')
+_ANSWERED = re.compile(r'\\?"submission\\?": ?(\d{1,9})(?!\d)')
 
 
 def read_transcript(agent: AgentIntegration, logs: Path) -> Transcript:
     """What an attempt printed, as far as it is there. A reader that fails costs the transcript, never the Run."""
     try:
-        return timed(agent.read(_lines(logs / STDOUT), logs), _times(logs / TIMES))
+        return plain(timed(agent.read(_lines(logs / STDOUT), logs), _times(logs / TIMES)))
     except Exception as error:
         return Transcript(error=f"the transcript cannot be read: {type(error).__name__}: {error}", error_kind="other")
+
+
+def plain(transcript: Transcript, mask: Callable[[str], str] = lambda text: text) -> Transcript:
+    """`transcript` with every text as it can be written, half characters replaced, and masked."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return mask(value.encode("utf-8", "replace").decode() if not value.isascii() else value)
+        if isinstance(value, dict):
+            return {clean(key): clean(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [clean(item) for item in value]
+        return value if not isinstance(value, float) or math.isfinite(value) else None
+
+    return msgspec.convert(clean(msgspec.to_builtins(transcript)), Transcript)
 
 
 def _lines(path: Path) -> Iterator[str]:

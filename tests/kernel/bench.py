@@ -315,6 +315,9 @@ class ThreadLauncher:
     isolation: str = "none"
     started: int = 0
 
+    def served(self, _logs: Path) -> Served | None:
+        return None
+
     def start(self, site: Any, invoke: Callable[[Any], Invocation]) -> ThreadProcess:
         function = self.functions[min(self.started, len(self.functions) - 1)]
         self.started += 1

@@ -100,10 +100,15 @@ def test_an_end_is_judged_by_exit_stream_and_proxy_together(
     assert attendance._judge(reason, transcript, proxy) == judged
 
 
-def test_usage_is_the_streams_own_and_the_proxys_where_the_stream_says_nothing() -> None:
+def test_usage_is_what_was_served_and_the_streams_own_where_that_is_more_or_only_estimated() -> None:
     proxy = served(input_tokens=10, output_tokens=5, requests=3)
     told = attendance.joined_usage(Usage(input_tokens=9, output_tokens=4, cost_usd=0.1), proxy)
-    assert (told.input_tokens, told.output_tokens, told.cost_usd, told.requests) == (9, 4, 0.1, 3)
+    assert (told.input_tokens, told.output_tokens, told.cost_usd, told.requests) == (10, 5, 0.1, 3)
+    assert told.cost_is_estimate, "it is the cost of fewer tokens"
+    more = attendance.joined_usage(Usage(input_tokens=19, output_tokens=4, cost_usd=0.1), proxy)
+    assert (more.input_tokens, more.output_tokens, more.cost_is_estimate) == (19, 4, False)
+    guessed = Served(Usage(input_tokens=10, output_tokens=5, requests=3), estimated=True)
+    assert attendance.joined_usage(Usage(input_tokens=9, output_tokens=4), guessed).output_tokens == 4
     silent = attendance.joined_usage(Usage(), proxy)
     assert (silent.input_tokens, silent.output_tokens, silent.requests) == (10, 5, 3)
     assert attendance.joined_usage(Usage(output_tokens=1), None) == Usage(output_tokens=1)

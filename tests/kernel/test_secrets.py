@@ -12,7 +12,7 @@ import pytest
 
 from evopolicy.kernel.errors import ProgramError
 from evopolicy.kernel.program import Program
-from evopolicy.kernel.secrets import MASK, NO_SECRETS, Masker, mask_files, without_secrets
+from evopolicy.kernel.secrets import MASK, NO_SECRETS, Masker, mask_files, masked_events, without_secrets
 
 VALUE = 'pa"ss/word+with ä'
 MASKER = Masker.of(
@@ -50,11 +50,13 @@ def test_headers_with_a_login_are_masked() -> None:
     login = base64.b64encode(b"user:a long password").decode()
     assert NO_SECRETS.text(f"Authorization: Basic {login}") == f"Authorization: Basic {MASK}"
     assert NO_SECRETS.text("authorization: bearer " + "z" * 30) == f"authorization: bearer {MASK}"
+    assert NO_SECRETS.text('{"Authorization": "Bearer ' + "z" * 30 + '"}') == f'{{"Authorization": "Bearer {MASK}"}}'
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        "sk-learn-style-parameters-of-the-model", "# A basic proportional_derivative_controller for the pole.",
         "task-1234567890123456789012345", "a" * 64, "risk-averse-policy-gradient-method", "Basic idea: go on",
         "the bearer of news", "import numpy as np", "0x7f3a",
     ],
@@ -70,9 +72,9 @@ def test_a_json_value_is_masked_in_its_keys_and_texts_alone() -> None:
 
 def test_a_program_with_a_secret_is_refused_by_the_file_that_holds_it() -> None:
     program = Program("0" * 64, {"policy.py": b"x = 1\n", "data/key.txt": VALUE.encode()})
-    with pytest.raises(ProgramError, match=r"'data/key\.txt' holds a key"):
+    with pytest.raises(ProgramError, match=r"'data/key\.txt', line 1, holds a key"):
         without_secrets(program, MASKER)
-    with pytest.raises(ProgramError, match=r"plain-value-1\.txt' holds a key"):
+    with pytest.raises(ProgramError, match=r"the name '\*\*\*\.txt' holds a key"):
         without_secrets(Program("0" * 64, {"plain-value-1.txt": b""}), MASKER)
     assert without_secrets(Program("0" * 64, {"policy.py": b"x = 1\n"}), MASKER).files
 
@@ -91,4 +93,39 @@ def test_files_are_masked_in_place_and_nothing_outside_is_touched(tmp_path: Path
     mask_files(inside, MASKER)
     assert (inside / "deep" / "notes").read_bytes() == b"\xff" + MASK.encode() + b"\x00"
     assert outside.read_text() == VALUE
+    assert (inside / "hard").read_text() == MASK, "its other name has what it had"
     assert clean.stat().st_mtime_ns == before
+
+
+def test_names_links_modes_and_depth_do_not_keep_a_secret_and_never_stop_the_masking(tmp_path: Path) -> None:
+    (tmp_path / "plain-value-1.txt").write_text("x")
+    (tmp_path / "link").symlink_to("/x/plain-value-1")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (closed / "file").write_text(VALUE)
+    (closed / "file").chmod(0)
+    closed.chmod(0)
+    deep = tmp_path
+    handles = os.open(deep, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("a", dir_fd=handles)
+        inner = os.open("a", os.O_RDONLY, dir_fd=handles)
+        os.close(handles)
+        handles = inner
+    os.close(handles)
+    mask_files(tmp_path, MASKER)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["***.txt", "a", "closed"]
+    assert (closed / "file").read_text() == MASK
+
+
+def test_a_word_is_no_secret_unless_its_variable_is_named() -> None:
+    words = {"SORT_KEY": "episodes", "MY_TOKEN_2": "abcd1234", "A_PASS": "word1word"}
+    assert Masker.of(words).values == ("word1word", "abcd1234")
+    assert Masker.of(words, ["SORT_KEY"]).values == ("word1word", "abcd1234", "episodes")
+
+
+def test_an_event_keeps_its_own_words_and_numbers() -> None:
+    mask = masked_events(Masker(("episodes", "exited")), {"exited"})
+    event = {"measurement": {"episodes": 4}, "error": "5 episodes", "reason": "exited", "session_id": None}
+    assert mask(event) == {**event, "error": f"5 {MASK}"}
+    assert mask({"reason": "it exited"}) == {"reason": f"it {MASK}"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from evopolicy.kernel.stream import joined, load_transcripts, read_transcript, timed, write_transcript
+from evopolicy.kernel.stream import joined, load_transcripts, plain, read_transcript, timed, write_transcript
 from evopolicy.kernel.transcript import Step, ToolCall, Transcript, Usage
 
 EVENTS: list[dict[str, Any]] = [
@@ -79,3 +79,13 @@ def test_a_cut_line_of_times_is_left_out(tmp_path: Path) -> None:
     assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 2.0]  # type: ignore[arg-type]
     (tmp_path / "stdout.times").write_text("0 0.1\n1")
     assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 0.1]  # type: ignore[arg-type]
+
+
+def test_half_a_character_a_huge_number_and_a_secret_cost_no_transcript(tmp_path: Path) -> None:
+    said = "half \ud83d and a-secret"
+    call = ToolCall("1", "shell", {"command": "submit", said: [said, float("inf")]}, '"submission": ' + "9" * 5000)
+    made = joined(Transcript((Step("agent", said, calls=(call,)),), error=said), EVENTS, 1)
+    kept = plain(made, lambda text: text.replace("a-secret", "***"))
+    assert kept.steps[0].text == "half ? and ***"
+    assert kept.steps[0].calls[0].arguments == {"command": "submit", "half ? and ***": ["half ? and ***", None]}
+    write_transcript(tmp_path, kept)

@@ -4,13 +4,16 @@ PLACES is a JSON file, staged file by path below the home. A JSON file that is t
 wins. Any other file that is there stays as it is.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
-def lay(places, staging, home):
+def lay(places: dict[str, str], staging: Path, home: Path) -> None:
     for name, staged in places.items():
         target, text = home / name, (staging / staged).read_text(encoding="utf-8")
         if target.exists() and target.suffix != ".json":
@@ -21,7 +24,7 @@ def lay(places, staging, home):
         target.write_text(text, encoding="utf-8")
 
 
-def read(path):
+def read(path: Path) -> dict[str, Any]:
     """The object in a JSON file; an empty one where it holds none, or comments, which JSON has not."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -31,7 +34,7 @@ def read(path):
     return value if isinstance(value, dict) else {}
 
 
-def merged(old, new):
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     both = dict(old)
     for key, value in new.items():
         inner = isinstance(value, dict) and isinstance(old.get(key), dict)
