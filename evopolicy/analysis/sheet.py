@@ -13,6 +13,8 @@ NONE = "–"
 """Text of a cell without a value."""
 PUBLISHED_MARK = "‡"
 """Behind the name of a published row."""
+ESTIMATE_MARK = "≈"
+"""Before a cost that no provider reported."""
 
 
 @dataclass(frozen=True)

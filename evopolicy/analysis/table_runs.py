@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from evopolicy.analysis.columns import by_run, rows_of
 from evopolicy.analysis.edits import edit_frame
 from evopolicy.analysis.intervals import Interval, aggregate_mean_interval
 from evopolicy.analysis.published_facts import CODE, DEMANDS, EDITS
-from evopolicy.analysis.sheet import Head, Sheet, SheetCell, fitting, mark_columns, number, percent
+from evopolicy.analysis.sheet import ESTIMATE_MARK, Head, Sheet, SheetCell, fitting, mark_columns, number, percent
 from evopolicy.analysis.statistics import wilson
 from evopolicy.analysis.table_scores import interval_notes
 from evopolicy.analysis.table_source import Material
@@ -154,15 +154,19 @@ def _published_code(material: Material, entry: str, group: str, column: str) -> 
 
 def efficiency_sheet(material: Material, name: str) -> Sheet:
     """What a Run used, and how soon it had what it found."""
-    sheet = _means(material, name, _efficiency_values(material))
+    values = _efficiency_values(material)
+    sheet = _means(material, name, values)
+    guessed = any(one["cost_is_estimate"] and one["cost_usd"] is not None for one in values)
     notes = ["A Run's means; area and units to 50 % and 80 % are of best-so-far Validation means between the lowest "
              "first and the best of any Run of the Benchmark here.", *sheet.notes]  # fmt: skip
+    if guessed and "cost_usd" in material.config.columns:
+        notes.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
     cheap = [head.key for head in sheet.heads if "units_to" in head.key]
     return mark_columns(_noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")], cheap)
 
 
 _RUN_COLUMNS = ("submissions", "units_used", "thinking_seconds", "wall_seconds")
-_USED = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd")
+_USED = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "cost_is_estimate")
 
 
 def _efficiency_values(material: Material) -> _Values:
@@ -251,7 +255,13 @@ def _means(material: Material, name: str, values: _Values, published: _Published
         widths = [s.high - s.low for (_, _, c), (_, s, _) in found.items() if c == column and s and s.over]
         decimals = 0 if column == "runs" else config.digits
         decimals = fitting(points, max(widths, default=0.0) / 2) if decimals is None else decimals
-        return number(value, decimals, span, tail)
+        shown = number(value, decimals, span, tail)
+        guessed = column == "cost_usd" and any(
+            one.get("cost_is_estimate") and one[column] is not None
+            for one in values
+            if _is_in(material, one, row, group)
+        )
+        return replace(shown, text=f"{ESTIMATE_MARK}{shown.text}") if guessed else shown
 
     sheet = _sheet(material, name, cell)
     partial = any(tail for _, _, tail in found.values())

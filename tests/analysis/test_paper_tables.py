@@ -354,6 +354,15 @@ def test_efficiency_tells_what_was_used_and_when_the_best_came() -> None:
     assert cells(sheet, "area")["ada"].value == pytest.approx((0 * 4 + 16) / 20)
 
 
+def test_a_cost_that_is_estimated_is_marked_and_the_foot_says_so(lay_run: Lay, tmp_path: Path) -> None:
+    lay_run("ada", "cartpole", usage={"cost_usd": 2.0, "cost_is_estimate": True})
+    lay_run("bob", "cartpole", usage={"cost_usd": 3.0, "cost_is_estimate": False})
+    sheet = paper_table(shipped("efficiency", columns=["cost_usd", "output_tokens"]), own(tmp_path))
+    assert texts(sheet, "cost_usd") == {"ada": "≈2", "bob": "3"}
+    assert "≈ marks a cost that is estimated" in foot(sheet)
+    assert "≈" not in foot(paper_table(shipped("efficiency", columns=["output_tokens"]), own(tmp_path)))
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_table_is_made_of_a_small_sweep_in_every_format(
     name: str, lay_run: Lay, lay_sweep: Callable[..., Path], plan: Callable[..., Any]

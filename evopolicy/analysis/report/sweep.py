@@ -14,6 +14,7 @@ from evopolicy.analysis.report.run import heldout, overview, selection, timeline
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
 from evopolicy.analysis.scores import CellScore
+from evopolicy.analysis.sheet import ESTIMATE_MARK
 from evopolicy.analysis.tables import EntryRank, TableCell
 
 _Cells = Mapping[tuple[str, str], Sequence[CellScore]]
@@ -98,16 +99,20 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
         "cost",
         "time",
     ]
-    rows = [_rank_row(row, places) for row in part.table.entries]
+    guessed = {run.entry for run in part.runs if run.run.state.usage.get("cost_is_estimate")}
+    rows = [_rank_row(row, places, row.entry in guessed) for row in part.table.entries]
     for name in part.table.categories:
         header.append(f"rank score, {line(name, 40)}")
         for row, cells in zip(part.table.entries, rows, strict=True):
             cells.append(_three(part.table.category_scores.get((row.entry, name))))
-    notes = [tag("li", line(note, 600)) for note in part.table.notes]
+    said = [*part.table.notes]
+    if any(row.entry in guessed and "cost_usd" in row.usage for row in part.table.entries):
+        said.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
+    notes = [tag("li", line(note, 600)) for note in said]
     return join(table("Entries by rank score", header, rows), tag("ul", *notes, class_="notes") if notes else None)
 
 
-def _rank_row(row: EntryRank, places: _Places) -> list[Child]:
+def _rank_row(row: EntryRank, places: _Places, guessed: bool) -> list[Child]:
     tokens = sum(
         row.usage.get(key, 0) for key in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
     )
@@ -119,7 +124,7 @@ def _rank_row(row: EntryRank, places: _Places) -> list[Child]:
         score if row.rank_score is not None else "–",
         row.wins, row.top2, f"{row.cells_done} of {row.cells_total}", row.failures,
         f"{row.policy_failures} of {row.episodes}", number(tokens) if tokens else "–",
-        f"${cost:,.2f}" if cost is not None else "–", duration(row.wall_seconds),
+        (ESTIMATE_MARK if guessed else "") + f"${cost:,.2f}" if cost is not None else "–", duration(row.wall_seconds),
     ]  # fmt: skip
 
 
