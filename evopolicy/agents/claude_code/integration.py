@@ -122,7 +122,9 @@ class ClaudeCode(CodingAgent):
         )
 
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
-        return read_stream(lines, logs)
+        read = read_stream(lines, logs)
+        # It counts by Anthropic's prices whatever server answers.
+        return replace(read, usage=replace(read.usage, cost_usd=None)) if self.config.base_url else read
 
     def _options(self, task: AgentTask) -> list[str]:
         config = self.config

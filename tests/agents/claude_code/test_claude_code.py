@@ -203,3 +203,11 @@ def test_the_native_program_is_found_where_its_installation_was_not_finished(tmp
     wrapper.chmod(0o755)
     native.write_bytes(b"\x7fELF")
     assert claude(tmp_path, cli=str(wrapper)).invoke(example_task()).argv[0] == str(native)
+
+
+def test_another_servers_answers_have_no_price_of_anthropics(tmp_path: Path) -> None:
+    ended = '{"type": "result", "subtype": "success", "is_error": false, "total_cost_usd": 0.5, "result": "Done.", '
+    ended += '"modelUsage": {"m": {"inputTokens": 1, "outputTokens": 1, "costUSD": 0.5}}}'
+    own, other = claude(tmp_path), claude(tmp_path, base_url="http://127.0.0.1:9")
+    assert own.read([ended]).usage.cost_usd == 0.5
+    assert other.read([ended]).usage.cost_usd is None
