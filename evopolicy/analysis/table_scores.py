@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.heldout import as_columns, heldout_scores, unlike_benchmarks
 from evopolicy.analysis.intervals import MIN_RUNS, Interval
 from evopolicy.analysis.published import AGENTS, DEMANDS, FAMILIES, RANDOM, SOURCE, published_scores
 from evopolicy.analysis.published_facts import NORMALIZED_NOTE
@@ -348,30 +349,23 @@ def _anchor_notes(material: Material) -> list[str]:
 def episode_tables(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]:
     """Held-out scores (Runs, Episodes) of a person's cells, by entry and Benchmark, and the cells that have none.
 
-    The columns of one Benchmark are the same indices for every entry.
+    The columns of one Benchmark are the same Episodes for every entry; where they cannot be, there is one: Runs' means.
     """
     frames = material.table()
     runs = rows_of(material.valid(frames.runs))
-    episodes = frames.episodes[frames.episodes["split"] == "assessment"]
-    scores: dict[tuple[str, str, str], dict[int, float]] = {}
-    keys = zip(
-        episodes["run"], episodes["entry"], episodes["program"], episodes["index"], episodes["score"], strict=True
-    )
-    for run, entry, program, index, score in keys:
-        scores.setdefault((run, entry, program), {})[int(index)] = float(score)
+    scores = heldout_scores(frames, {run["run"] for run in runs})
+    unlike = unlike_benchmarks(material.own)
     found: dict[tuple[str, str], list[dict[int, float]]] = {}
     indices: dict[str, set[int]] = {}
     for run in runs:
-        row = scores.get((run["run"], run["entry"], run["selected_program"]), {})
+        row = {0: float(run["heldout_mean"])} if run["benchmark"] in unlike else scores[run["run"]]
         found.setdefault((run["entry"], run["benchmark"]), []).append(row)
         indices.setdefault(run["benchmark"], set()).update(row)
     lacking = [f"{entry} on {slug}" for (entry, slug), rows in found.items() if not all(rows)]
     tables: dict[str, dict[str, Floats]] = {}
     for (entry, slug), rows in found.items():
         if all(rows):
-            columns = sorted(indices[slug])
-            table = np.array([[row.get(index, math.nan) for index in columns] for row in rows])
-            tables.setdefault(entry, {})[slug] = table
+            tables.setdefault(entry, {})[slug] = as_columns(rows, sorted(indices[slug]))
     return tables, lacking
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
 from evopolicy.analysis.intervals import few_runs_foot
 from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, ENTRIES, FAMILIES, NOTE, SLUGS, published_scores
 from evopolicy.analysis.scores import CellScore, check_comparable, name_cells
@@ -111,6 +112,8 @@ def gather(config: TableConfig, frames: Frames | None) -> Material:
     mixes = check_comparable(own, config.allow)
     ids = {slugs[b.id]: b.id for b in CORE16} | {s.benchmark: _tail(s.benchmark_id) for s in own if s.benchmark_id}
     benchmarks = _benchmarks(config, own, published, slugs)
+    paired = config.kind in _PER_BENCHMARK and config.over is not None
+    mixes += unlike_note(unlike_benchmarks(own)) if paired else []
     notes = [*left_out, *mixes, *_published_notes(back, own), *_run_notes(own)]
     material = Material(
         config, frames, tuple(own), tuple(published), back, benchmarks, _titles(benchmarks, ids), ids, ()

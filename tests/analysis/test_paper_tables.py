@@ -16,6 +16,9 @@ import pytest
 import yaml
 
 from evopolicy.analysis import find_runs, load_frames
+from evopolicy.analysis.figures.material import gather, heldout_tables
+from evopolicy.analysis.figures.scores import rank_figure
+from evopolicy.analysis.figures.style import note_of
 from evopolicy.analysis.latex import escape_latex
 from evopolicy.analysis.paper_tables import draw_table, paper_table
 from evopolicy.analysis.published import AGENTS, CORE16, ENTRIES, SLUGS
@@ -23,6 +26,7 @@ from evopolicy.analysis.published_facts import EDITS, NORMALIZED
 from evopolicy.analysis.sheet import Sheet, SheetCell, fitting, number, rounded
 from evopolicy.analysis.table_config import COLUMNS, FORMATS, TableConfig, table_config
 from evopolicy.kernel.errors import ConfigError, RecordError
+from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.record import BenchmarkIdentity
 from evopolicy.presets import conf_folder
 from tests.analysis.trajectories import Made, Sent, frames
@@ -547,6 +551,28 @@ def test_an_entry_or_benchmark_that_is_not_there_is_refused_with_the_near_name()
 def test_a_shipped_table_names_every_key_and_every_column_it_could_have(name: str) -> None:
     path = conf_folder() / "table" / "paper" / f"{name}.yaml"
     values = yaml.safe_load(path.read_text())
-    assert set(values) == set(TableConfig.__dataclass_fields__)
+    of_edits = set() if values["kind"] == "edits" else {"data_edits"}
+    assert set(values) == set(TableConfig.__dataclass_fields__) - of_edits
     comment = " ".join(line.strip("# ") for line in path.read_text().splitlines() if line.startswith("#"))
     assert ", ".join(COLUMNS[values["kind"]]) in comment
+
+
+def test_runs_of_other_episodes_are_not_paired(lay_run: Lay, tmp_path: Path) -> None:
+    for entry, pool_seed in (("ada", 0), ("bob", 7)):
+        for seed in range(3):
+            scores = [1.0 + seed, 9.0 + seed]
+            lay_run(entry, "cartpole", seed, heldout=scores, pool=PoolConfig("derived", 16, 4, 2, pool_seed))
+    found = own(tmp_path)
+    with pytest.raises(RecordError, match="mixes pools"):
+        paper_table(shipped("heldout", published=False, benchmarks=[]), found)
+    for name in ("heldout", "rank"):
+        sheet = paper_table(shipped(name, published=False, benchmarks=[], allow=["pool"]), found)
+        assert "none are paired and a Run counts as its mean: cartpole" in foot(sheet)
+        assert "over Runs and Episodes" not in foot(sheet)
+        assert {cell.over for row in sheet.rows for cell in row} == {"", "runs"}
+    tables = heldout_tables(gather(found, allow=["pool"]))
+    assert [of["cartpole"].tolist() for of in tables.values()] == [[[5.0], [6.0], [7.0]]] * 2
+    note = note_of(rank_figure(found, allow=["pool"]))
+    assert "none are paired" in note
+    assert "interval over Runs, " in note
+    assert heldout_tables(gather(found, ["ada"]))["ada"]["cartpole"].shape == (3, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.heldout import as_columns, heldout_scores, unlike_benchmarks, unlike_note
 from evopolicy.analysis.intervals import MIN_RUNS
 from evopolicy.analysis.scores import check_comparable
 from evopolicy.analysis.statistics import Floats
@@ -32,6 +32,8 @@ class Material:
     """Runs by entry and Benchmark."""
     notes: tuple[str, ...]
     """What is left out or mixed."""
+    unlike: tuple[str, ...] = ()
+    """Benchmarks whose Runs were measured on other Episodes than each other."""
 
     def count(self) -> str:
         """`18 Runs, 3 a cell`: how many there are."""
@@ -56,7 +58,8 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
     if valid.empty:
         raise RecordError(f"figure: none of {len(chosen)} Runs has a valid held-out result; there is nothing to draw")
     picked = of_runs(frames, set(valid["run"]))
-    mixes = check_comparable([score for score in picked.scores() if score.status == "done"], allow)
+    done = [score for score in picked.scores() if score.status == "done"]
+    mixes, unlike = check_comparable(done, allow), unlike_benchmarks(done)
     runs: dict[tuple[str, str], list[str]] = {}
     for row in rows_of(valid):
         runs.setdefault((row["entry"], row["benchmark"]), []).append(row["run"])
@@ -67,7 +70,8 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
         tuple(dict.fromkeys([*entries] or there)),
         tuple(dict.fromkeys(benchmark for _, benchmark in runs)),
         {key: tuple(found) for key, found in runs.items()},
-        (*notes, *mixes),
+        (*notes, *mixes, *unlike_note(unlike)),
+        unlike,
     )
 
 
@@ -85,28 +89,21 @@ def of_runs(frames: Frames, runs: Collection[str]) -> Frames:
 def heldout_tables(material: Material) -> dict[str, dict[str, Floats]]:
     """Held-out scores (Runs, Episodes); entries of one Benchmark share the columns, NaN where there is no score.
 
-    Where the Episodes of a Run are not on disk, its Benchmark has one column: the Runs' means.
+    Where the Episodes of a Run are not on disk, or are others than those of the other Runs, its Benchmark has one
+    column: the Runs' means.
     """
-    frames = material.frames
-    facts = {row["run"]: row for row in rows_of(frames.runs)}
-    scores: dict[str, dict[int, float]] = {run: {} for run in facts}
-    episodes = frames.episodes[frames.episodes["split"] == "assessment"]
-    keys = zip(episodes["run"], episodes["program"], episodes["index"], episodes["score"], strict=True)
-    for run, program, index, score in keys:
-        if program == facts[run]["selected_program"]:
-            scores[run][int(index)] = float(score)
+    means = {row["run"]: row["heldout_mean"] for row in rows_of(material.frames.runs)}
+    scores = heldout_scores(material.frames, means)
     tables: dict[str, dict[str, Floats]] = {}
     for benchmark in material.benchmarks:
         cells = {entry: runs for (entry, slug), runs in material.runs.items() if slug == benchmark}
         named = [run for runs in cells.values() for run in runs]
         columns = sorted({index for run in named for index in scores[run]})
-        whole = columns and all(scores[run] for run in named)
+        whole = benchmark not in material.unlike and columns and all(scores[run] for run in named)
         for entry, runs in cells.items():
-            rows = [
-                [scores[run].get(index, math.nan) for index in columns] if whole else [facts[run]["heldout_mean"]]
-                for run in runs
-            ]
-            tables.setdefault(entry, {})[benchmark] = np.array(rows, dtype=float)
+            ones = np.array([[means[run]] for run in runs], dtype=float)
+            table = as_columns([scores[run] for run in runs], columns) if whole else ones
+            tables.setdefault(entry, {})[benchmark] = table
     return tables
 
 
