@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evopolicy.execution import proxy_sources
+from evopolicy.execution.proxy import Proxy
 from evopolicy.execution.proxy_rules import Turned, checked_body
 from evopolicy.execution.proxy_usage import DOUBTED_BYTES, MAX_KEPT_BYTES, UsageReader
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.ports import Provider
+from evopolicy.kernel.ports import AgentLimits, Provider, Served
+from evopolicy.kernel.transcript import Usage
+from tests.execution import upstream as up
 
 EXAMPLE = Provider("https://api.example.com/v1", ("POST /chat",), key_variable="KEY")
 PAGE = "https://example.com/page?what=the+agent+knows"
@@ -161,6 +165,21 @@ def test_an_answer_that_leads_elsewhere_is_no_success_and_costs_nothing(status: 
     reader = UsageReader("text/html", "/chat", 4000, status)
     reader.feed(b"<a href='https://example.com'>moved</a>" * 100)
     assert reader.usage() == {} and reader.trouble == "other" and reader.response == ""
+
+
+def test_an_answer_that_leads_elsewhere_is_passed_on_and_not_followed(tmp_path: Path) -> None:
+    moved = up.says({"id": "resp_1", "text": "x" * 400}, "307 Temporary Redirect", "Location: https://example.com/x")
+    with up.provider(moved) as upstream:
+        provider = Provider(upstream.url, ("POST /chat",))
+        proxy = Proxy(provider, "", tmp_path / "p.sock", tmp_path, limits=AgentLimits(None, None, 0))
+        client = up.Client(tmp_path / "p.sock")
+        client.request("POST", "/chat", b'{"model": "m"}')
+        answer = client.getresponse()
+        assert (answer.status, answer.getheader("Location")) == (307, "https://example.com/x")
+        assert json.loads(answer.read())["id"] == "resp_1"
+        client.close()
+        proxy.close()
+    assert proxy.served() == Served(Usage(0, 0, 0, 0, 0, requests=1), trouble="other") and len(upstream.asked) == 1
 
 
 def test_what_did_not_change_is_a_success() -> None:
