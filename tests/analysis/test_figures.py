@@ -263,14 +263,20 @@ def test_the_papers_own_demand_figure_has_the_published_means() -> None:
     assert not [one for one in synthesis.containers if type(one).__name__ == "ErrorbarContainer"]
 
 
-def test_own_runs_stand_in_the_demand_figure_with_an_interval_and_how_many_benchmarks() -> None:
+def test_a_demand_figure_is_of_the_benchmarks_that_every_entry_has() -> None:
     runs = [simple("ada", s, -90.0 - s, facts={"benchmark_id": "classic/Acrobot-v1"}) for s in range(3)]
-    (panel, tuning) = demand_figure(frames(*runs)).axes
+    figure = demand_figure(frames(*runs))
+    (tuning,) = figure.axes
 
-    assert "ada" in [tick.get_text() for tick in panel.get_yticklabels()]
-    assert [t for t in texts(tuning) if t.endswith("(1)")] == [f"{(499.15625 - 91) / (499.15625 - 84.6875):.3f} (1)"]
+    names = [tick.get_text() for tick in tuning.get_yticklabels()]
+    assert tuning.get_title(loc="left") == "tuning-dominant, 1 Benchmark"
+    assert texts(tuning)[names.index("ada")] == f"{(499.15625 - 91) / (499.15625 - 84.6875):.3f}"
     assert len([one for one in tuning.containers if type(one).__name__ == "ErrorbarContainer"]) == 1
-    assert len(panel.patches) == 4
+    assert len(tuning.patches) == 5
+    assert "Over 1 of 16 Benchmarks" in note_of(figure)
+    other = simple("bob", 0, 0.9, benchmark="rooms", facts={"benchmark_id": "minigrid/MiniGrid-FourRooms-v0"})
+    with pytest.raises(RecordError, match="no Benchmark has a score of every entry"):
+        demand_figure(frames(*runs, other), published=False)
 
 
 def test_a_demand_figure_of_other_benchmarks_is_refused() -> None:

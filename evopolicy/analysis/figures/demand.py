@@ -39,7 +39,8 @@ def demand_figure(
     seed: int = 0,
     dark: bool = False,
 ) -> Figure:
-    """(score - zero) / (one - zero) cut to [0, 1], averaged over the Core16 Benchmarks of each demand group.
+    """(score - zero) / (one - zero) cut to [0, 1], averaged over the Core16 Benchmarks of each demand group, of
+    those on which every entry drawn has a score.
 
     Without frames: the paper's own figure. One is the best agent drawn on that Benchmark, the paper's among them.
 
@@ -49,7 +50,8 @@ def demand_figure(
         anchors: by Gymnasium id, the scores that are 0 and 1, instead.
         entries: of the Runs.
 
-    Raises RecordError where no Run is on a Benchmark of Core16; ConfigError for a `zero` there is not.
+    Raises RecordError where no Run is on a Benchmark of Core16, or none is complete for all entries;
+    ConfigError for a `zero` there is not.
     """
     material = gather(frames, entries, allow) if frames is not None else None
     tables = _by_id(material) if material else {}
@@ -62,11 +64,13 @@ def demand_figure(
     taken = {name: f"{name} (published)" if name in own else name for name in paper}
     means = {**{taken[name]: of for name, of in paper.items()}, **own}
     scale = dict(anchors) if anchors is not None else _anchors(means, zero, own)
-    shown = [entry for entry in means if anchors is not None or entry != zero]
-    points, spans = _points(means, tables, shown, scale, level, seed)
-    if not points:
-        raise RecordError("demand: no entry has a score on a Benchmark with two scores that are 0 and 1")
-    return _draw(shown, points, spans, _notes(material, taken, spans, scale, zero, anchors, level), own, dark)
+    shown = [entry for entry, of in means.items() if of and (anchors is not None or entry != zero)]
+    shared = {b: scale[b] for b in DEMANDS if b in scale and all(b in means[entry] for entry in shown)}
+    if not shared or not shown:
+        raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
+    points, spans = _points(means, tables, shown, shared, level, seed)
+    notes = [*_notes(material, taken, spans, zero, anchors, level), *_left_out(means, own, shown, shared)]
+    return _draw(shown, points, spans, notes, own, dark)
 
 
 def _by_id(material: Material) -> dict[str, dict[str, Floats]]:
@@ -134,12 +138,10 @@ def _draw(
         for panel, group in zip(panels, groups, strict=True):
             for place, entry in enumerate(rows):
                 if found := points.get((group, entry)):
-                    value, count = found
-                    draw_bar(panel, place, value, spans.get((group, entry)), look[entry], theme)
-                    partly = count < max(n for (g, _), (_, n) in points.items() if g == group)
-                    panel.text(1.04, place, f"{value:.3f}" + (f" ({count})" if partly else ""), va="center")
-            most = max(n for (g, _), (_, n) in points.items() if g == group)
-            panel.set_title(f"{group}-dominant, {many(most, 'Benchmark')}")
+                    draw_bar(panel, place, found[0], spans.get((group, entry)), look[entry], theme)
+                    panel.text(1.04, place, f"{found[0]:.3f}", va="center")
+            count = max(n for (g, _), (_, n) in points.items() if g == group)
+            panel.set_title(f"{group}-dominant, {many(count, 'Benchmark')}")
             entries_axis(panel, rows, theme)
             panel.set_xlim(0, 1.27)
             panel.set_xticks([0, 0.5, 1.0], ["0", "0.5", "1"])
@@ -151,7 +153,6 @@ def _notes(
     material: Material | None,
     taken: Mapping[str, str],
     spans: Mapping[tuple[str, str], Interval],
-    scale: Anchors,
     zero: str,
     anchors: Anchors | None,
     level: float,
@@ -164,9 +165,17 @@ def _notes(
         said if anchors is None else "0 and 1 are the anchors given; cut to [0, 1].",
         *what_is(found, level, "Line"),
         *few_note(found),
-        f"On {many(len(scale), 'Benchmark')} of Core16; a number in brackets: of how many, where fewer."
-        if material
-        else "",
         NOTE if taken else "",
         *(material.notes if material else ()),
+    ]
+
+
+def _left_out(means: Means, own: Means, shown: Sequence[str], shared: Anchors) -> list[str]:
+    """What is not in the figure, in words: entries, and Benchmarks that somebody's Runs or the paper have."""
+    there = {benchmark for entry in shown for benchmark in means[entry]}
+    gone = [benchmark for benchmark in DEMANDS if benchmark in there and benchmark not in shared]
+    empty = [entry for entry, of in own.items() if not of]
+    return [
+        f"Over {len(shared)} of {len(there)} Benchmarks: the others lack an entry's score or a scale." if gone else "",
+        f"Without a Benchmark of Core16 and left out: {', '.join(empty)}." if empty else "",
     ]
