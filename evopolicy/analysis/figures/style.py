@@ -378,6 +378,9 @@ def svg_text(figure: Figure) -> str:
     """
     text = picture(figure, "svg").decode()
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
+    # They are digests of places in full precision, whose last digit the layout does not settle.
+    for place, clip in enumerate(dict.fromkeys(re.findall(r'<clipPath id="([^"]+)"', text))):
+        text = text.replace(clip, f"clip{place}")
     name = f"figure-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
