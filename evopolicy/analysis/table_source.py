@@ -165,6 +165,11 @@ def _choose(
     beside = list(dict.fromkeys(score.benchmark for score in own if score.benchmark not in wanted))
     notes = [f"Not of this table's Benchmarks and left out: {_few(beside)}."] if beside else []
     kept = [[s for s in part if s.entry in chosen and s.benchmark in wanted] for part in (own, published)]
+    if own and not kept[0]:
+        raise RecordError(
+            f"table: none of your Runs is of this table's entries and Benchmarks (yours: {_few(beside or entries)});"
+            " name a table that has them, or benchmarks=[...]"
+        )
     if not any(kept):
         raise RecordError(
             "table: none of the Runs is of the entries and Benchmarks it shows; change the two, or source"

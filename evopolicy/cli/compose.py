@@ -126,6 +126,9 @@ def _for_each_cell(overrides: Sequence[str]) -> list[str]:
     for word, one in zip(overrides, parsed, strict=True):
         key, _, value = word.partition("=")
         group, _, below = key.partition(".")
+        if group.lstrip("+") in swept and below and group.startswith("+"):
+            bare = key.lstrip("+")
+            raise ConfigError(f"{word}: a key of a swept group is set in every cell without a sign, {bare}={value}")
         plain_change = bool(below and value) and not key.startswith(("+", "~")) and not one.is_sweep_override()
         if plain_change and group in swept:
             word = f"{key}=choice({value})"

@@ -21,9 +21,9 @@ evopolicy measures how well an agent turns limited Feedback into a better execut
 Verbs, in the same key=value syntax:
 {verbs}
 
-Config groups: agent benchmark suite protocol budget pool selection feedback prompt session execution tracking
-launcher experiment. `evopolicy --cfg job agent=cma_es benchmark=cartpole` prints a composed config, every key can be
-overridden (budget.episodes=32), and --config-dir DIR adds your own YAML files.
+Config groups: agent benchmark suite protocol budget pool selection feedback prompt session prices execution
+tracking launcher experiment. `evopolicy --cfg job agent=cma_es benchmark=cartpole` prints a composed config, every
+key can be overridden (budget.episodes=32), and --config-dir DIR adds your own YAML files.
 
   -m, --multirun    run a sweep             --dry-run    list the cells and what they would spend
   -h, --help        this text               --version    the version

@@ -138,7 +138,8 @@ def _unknown_key(key: str) -> str:
         known += group_options("")
     if not known:
         return (
-            f"{key}: '{parent}' has no key '{name}' here; `evopolicy --cfg job {parent}=...` shows its keys"
+            f"{key}: '{parent}' has no key '{name}' here; `evopolicy --cfg job {parent}=...` shows its keys."
+            f" Options that only some of a sweep's {parent}s have go into files of your own (--config-dir)"
             if parent
             else f"{key}: there is no such key"
         )

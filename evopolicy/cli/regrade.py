@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from evopolicy.kernel.regrade import PrivateSplit
 from evopolicy.kernel.values import digest
 
 _OWN = (*KEYS, "name", "splits")
+ASKED = "asked.json"
 FOLDER = "regrades"
 """Under the output folder."""
 
@@ -31,14 +33,15 @@ def regrade(words: Sequence[str]) -> int:
     `selection=last,training_mean` grades by each of these rules, which then are part of the entries' names.
     """
     options, changes = _read(words)
-    found = find_runs(*sources(options, "regrade"))
     splits = _splits(options.get("splits", ",".join(regrading.SPLITS)))
+    found = find_runs(*sources(options, "regrade"))
     output = Path(options.get("output", OUTPUT))
     name = options.get("name") or digest("evopolicy/regrade-name/1", [changes, list(splits)])[:8]
     runs = [run for run in found if run.state.candidates is not None and not run.record.parent]
     if not runs:
         raise RecordError("regrade: the source holds no Run that has handed off its candidates")
     earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
+    _refuse_other(output / FOLDER / name, changes, splits)
     measured = regrading.Measured.of([*runs, *earlier])
     jobs = [(run, rule) for run in runs for rule in _rules(changes)]
     failed = 0
@@ -57,7 +60,18 @@ def regrade(words: Sequence[str]) -> int:
     print(f"\n{plural(len(jobs) - failed, 'Run')} regraded in {output / FOLDER / name}\n")
     if failed < len(jobs):
         print_table(output / FOLDER / name)
+        print(f"\nThis table: evopolicy table source={output / FOLDER / name}")
     return 1 if failed else 0
+
+
+def _refuse_other(folder: Path, changes: Mapping[str, Any], splits: Sequence[str]) -> None:
+    """One name, one way of grading: two pools in one folder could not be compared."""
+    asked = json.dumps([changes, list(splits)], sort_keys=True)
+    note = folder / ASKED
+    if note.exists() and note.read_text() != asked:
+        raise ConfigError(f"name: '{folder.name}' holds a regrade by other settings; choose another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    note.write_text(asked)
 
 
 def _rules(changes: Mapping[str, Any]) -> list[str]:

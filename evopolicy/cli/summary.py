@@ -137,7 +137,11 @@ def usage_line(states: Iterable[RunState]) -> str:
     parts = [tokens_text(total) and f"{tokens_text(total)} tokens"]
     if total.get("cost_usd") is not None:
         parts.append(cost_text(total))
-    note = f" ({plural(silent, 'cell')} of {told + silent} not counted: the provider does not say)" if silent else ""
+    note = (
+        f" ({plural(silent, 'cell')} of {told + silent} not counted: neither the provider nor prices= tell)"
+        if silent
+        else ""
+    )
     return ", ".join(part for part in parts if part) + note
 
 

@@ -63,7 +63,9 @@ def test_a_sweeps_summary_adds_up_what_is_known(make_run: Any, make_record: Any,
         CellState("e", "cartpole", 0, folder, "finished") for folder in (*(r.folder for r in runs), tmp_path / "x")
     ]
     print_sweep(Board(cells, "none"), tmp_path, "", tracked=False)
-    said = "All agents together: 1,500 output tokens, ≈ $1.25 (1 cell of 3 not counted: the provider does not say)"
+    said = (
+        "All agents together: 1,500 output tokens, ≈ $1.25 (1 cell of 3 not counted: neither the provider nor prices="
+    )
     assert said in capsys.readouterr().out
 
 
