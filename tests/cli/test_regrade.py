@@ -1,4 +1,4 @@
-"""`evopolicy regrade` at the command line: what it may set anew, what it refuses, and that a name is one way of grading."""
+"""`evopolicy regrade` at the command line: what it may set anew, what it refuses, and what a name stands for."""
 
 from __future__ import annotations
 
