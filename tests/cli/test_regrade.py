@@ -1,4 +1,4 @@
-"""`evopolicy regrade` at the command line: what it may set anew, what it refuses, and what a name stands for."""
+"""`evopolicy regrade`: what it may set anew, what it refuses, and that a name is one way of grading."""
 
 from __future__ import annotations
 
