@@ -83,6 +83,10 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("time", "float64", "Unix seconds"),
         Column("wall_seconds", "float64", ""),
         Column("policy_seconds", "float64", "CPU seconds of the Policy"),
+        Column(
+            "tokens", "float64", "of the Run up to its outcome, of all kinds, as the Host's proxy counted; else NaN"
+        ),
+        Column("cost_usd", "float64", "of those, by the Run's own list of prices; NaN where a model has none"),
     ),
     "episodes": (
         *WHOSE,

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from evopolicy.analysis.frame_columns import COLUMNS as COLUMNS
 from evopolicy.analysis.frame_columns import WHOSE
 from evopolicy.analysis.frame_columns import Column as Column
-from evopolicy.analysis.load import EpisodeFile, Found, Unreadable, cell_of, read_episodes, read_program
+from evopolicy.analysis.load import EpisodeFile, Found, Unreadable, cell_of, read_episodes, read_program, read_requests
 from evopolicy.analysis.scores import CellScore, absent_scores, in_order, planned_cell, run_conditions, run_score
 from evopolicy.kernel.pool import format_selector
+from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.record import Run
+from evopolicy.kernel.transcript import TOKENS
 
 _COUNTED = {
     "turns": "turns",
@@ -146,6 +149,7 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
 
 def _submission_rows(run: Run) -> Iterable[dict[str, Any]]:
     best: float | None = None
+    spent = _spent(run)
     for s in run.state.submissions:
         if s.score is not None:
             best = s.score if best is None else max(best, s.score)
@@ -163,7 +167,28 @@ def _submission_rows(run: Run) -> Iterable[dict[str, Any]]:
             "time": s.time,
             "wall_seconds": s.wall_seconds,
             "policy_seconds": s.policy_seconds,
+            **spent(s.time),
         }
+
+
+def _spent(run: Run) -> Callable[[float], dict[str, float | None]]:
+    """Tokens and cost of the requests that a Run's proxy had passed on by a time; None of a Run without a proxy."""
+    requests = read_requests(run)
+    listed = run.record.config.get("prices")
+    prices = msgspec.convert(listed, PriceTable) if listed else NO_PRICES
+    priced = [(request, prices.price(str(request.get("model", "")))) for request in requests]
+
+    def spent(time: float) -> dict[str, float | None]:
+        by = [(request, price) for request, price in priced if float(request["time"]) <= time]
+        counts = [{kind: count for kind in TOKENS if type(count := r.get(kind)) is int} for r, _ in by]
+        cost = [price.cost(count) if price else None for (_, price), count in zip(by, counts, strict=True)]
+        known = [value for value in cost if value is not None]
+        return {
+            "tokens": float(sum(map(sum, (count.values() for count in counts)))) if requests else None,
+            "cost_usd": sum(known) if requests and len(known) == len(cost) else None,
+        }
+
+    return spent
 
 
 def _candidate_rows(run: Run) -> Iterable[dict[str, Any]]:

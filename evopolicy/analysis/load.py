@@ -211,6 +211,20 @@ def _read(path: Path) -> tuple[Graded, ...]:
         raise RecordError(f"{path}: is corrupt ({error}); restore it from a copy") from None
 
 
+def read_requests(run: Run) -> list[Mapping[str, Any]]:
+    """What the Host's proxy passed on for `run`, in order: `time`, `model` and tokens by kind; cut lines left out."""
+    found: list[Mapping[str, Any]] = []
+    for path in sorted(run.folder.glob("agent/attempt-*/proxy.jsonl")):
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                entry = msgspec.json.decode(line)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(entry, dict) and "refused" not in entry and isinstance(entry.get("time"), int | float):
+                found.append(entry)
+    return sorted(found, key=lambda entry: float(entry["time"]))
+
+
 SOURCE_BYTES = 1_000_000
 """A module of a Program larger than this is no source a person wrote; its text is left out of the frames."""
 

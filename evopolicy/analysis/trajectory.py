@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pandas as pd
 
@@ -18,6 +18,7 @@ from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.pool import parse_selector
 
 Axis = Literal["units", "submissions", "seconds", "tokens", "cost_usd"]
+AXES: tuple[Axis, ...] = get_args(Axis)
 Value = Literal["validation", "score"]
 References = Mapping[str, tuple[float, float]]
 """By Benchmark: the score that counts as 0 (a floor, such as uniform random's) and the one that counts as 1."""
@@ -80,11 +81,12 @@ def curve_points(frames: Frames, usage: pd.DataFrame | None = None) -> pd.DataFr
     """CURVE_COLUMNS: a row for every Submission that has ended.
 
     Args:
-        usage: columns run, submission and any of tokens and cost_usd: what the Run had used up to each Submission.
+        usage: columns run, submission and any of tokens and cost_usd: what the Run had used up to each Submission;
+            None for what the Host's proxy counted.
     """
     means = split_means(frames, "validation")
     runs = {row["run"]: row for row in rows_of(frames.runs)}
-    used = {(row["run"], row["submission"]): row for row in rows_of(usage)} if usage is not None else {}
+    used = {(row["run"], row["submission"]): row for row in rows_of(frames.submissions if usage is None else usage)}
     rows = []
     for run, submissions in by_run(frames.submissions).items():
         best_score = best_validation = -math.inf

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from evopolicy.analysis import Frames
+    from evopolicy.analysis.trajectory import Axis
 
 NAMES: Mapping[str, str] = {
     "curves": "best so far against Episode units, with intervals",
@@ -24,7 +25,7 @@ NAMES: Mapping[str, str] = {
     "demand": "normalized scores where synthesis, and where tuning, dominates (the paper's without source)",
     "usage": "tokens and cost against score",
 }
-_KEYS = ("name", *sources.KEYS, "to", "dark", "run", "published", "data_edits", "allow")
+_KEYS = ("name", *sources.KEYS, "to", "dark", "run", "published", "data_edits", "axis", "allow")
 
 
 def figure(words: Sequence[str]) -> int:
@@ -39,7 +40,12 @@ def figure(words: Sequence[str]) -> int:
         raise ConfigError(
             f"name: there is no figure '{name}'.{did_you_mean(name, NAMES)} `evopolicy figure` lists them."
         )
-    belongs = {"run": ("timeline",), "published": ("rank", "demand"), "data_edits": ("edits", "timeline")}
+    belongs = {
+        "run": ("timeline",),
+        "published": ("rank", "demand"),
+        "data_edits": ("edits", "timeline"),
+        "axis": ("curves",),
+    }
     for key, only in belongs.items():
         if key in options and name not in only:
             raise ConfigError(f"{key}: it is for name={' and name='.join(only)}; leave it out for name={name}")
@@ -49,6 +55,16 @@ def figure(words: Sequence[str]) -> int:
     target = check_format(options.get("to", f"{name}.svg"))
     print(save_figure(_drawn(name, options), target))
     return 0
+
+
+def _axis(options: Mapping[str, str]) -> Axis:
+    """What best-so-far curves run over. Raises ConfigError."""
+    from evopolicy.analysis.trajectory import AXES
+
+    axis = options.get("axis", "units")
+    if axis not in AXES:
+        raise ConfigError(f"axis: there is no '{axis}'.{did_you_mean(axis, AXES)}")
+    return axis
 
 
 def _drawn(name: str, options: Mapping[str, str]) -> Figure:
@@ -68,8 +84,9 @@ def _drawn(name: str, options: Mapping[str, str]) -> Figure:
         return analysis.rank_figure(frames, published=_switch(options, "published", False), allow=allow, dark=dark)
     if name == "demand":
         return analysis.demand_figure(frames, published=_switch(options, "published", True), allow=allow, dark=dark)
+    if name == "curves":
+        return analysis.best_so_far_figure(frames, axis=_axis(options), allow=allow, dark=dark)
     draw: dict[str, Callable[..., Figure]] = {
-        "curves": analysis.best_so_far_figure,
         "profile": analysis.profile_figure,
         "splits": analysis.splits_figure,
         "usage": analysis.usage_figure,

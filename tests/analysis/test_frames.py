@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from evopolicy.analysis.columns import WHOSE
 from evopolicy.analysis.diagnostics import diagnose
 from evopolicy.analysis.figures.material import gather, heldout_tables
 from evopolicy.analysis.frames import COLUMNS, Frames
+from evopolicy.analysis.trajectory import curve_points
 from evopolicy.analysis.validity import split_means
 from evopolicy.kernel.journal import Journal
+from evopolicy.kernel.record import load_run
 from evopolicy.kernel.sweep import Cell
 
 Lay = Callable[..., Path]
@@ -182,3 +186,32 @@ def test_a_run_under_two_rules_is_two_runs_in_every_frame(records: Any, tmp_path
     assert [means[name, chosen[name]] for name in names] == [200.0, 20.0]
     tables = heldout_tables(gather(both, allow=["duplicates"]))
     assert [[float(row.mean()) for row in table] for of in tables.values() for table in of.values()] == [[200.0, 20.0]]
+
+
+def test_tokens_and_cost_up_to_each_submission_are_what_the_proxy_had_passed_on(lay_run: Lay) -> None:
+    folder = lay_run("ada", "cartpole")
+    run = load_run(folder)
+    first, last = run.state.submissions[0].time, run.state.submissions[-1].time
+    price = {"input": 1e5, "cached": 0, "cache_write": 0, "output": 0}
+    listed = {"as_of": "2026-01-01", "source": "a page", "models": {"m": price}}
+    run = replace(run, record=replace(run.record, config={**run.record.config, "prices": listed}))
+    logs = folder / "agent" / "attempt-1"
+    logs.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"time": first - 1, "model": "m", "input_tokens": 3, "output_tokens": 2},
+        {"time": first - 1, "model": "m", "input_tokens": 900, "refused": "path_refused"},
+        {"time": last, "model": "m", "input_tokens": 4, "output_tokens": 1},
+        {"time": last + 1, "model": "m", "input_tokens": 100},
+    ]
+    (logs / "proxy.jsonl").write_text("\n".join(json.dumps(line) for line in lines) + '\n{"time": 1')
+    rows = load_frames([run]).submissions
+    assert len(rows) > 1
+    assert (rows.tokens.iloc[-1], rows.cost_usd.iloc[-1]) == (10.0, pytest.approx(0.7))
+    if first < last:
+        assert (rows.tokens.iloc[0], rows.cost_usd.iloc[0]) == (5.0, pytest.approx(0.3))
+    assert curve_points(load_frames([run])).tokens.iloc[-1] == 10.0
+
+
+def test_a_run_without_a_proxy_has_no_tokens_by_submission(lay_run: Lay) -> None:
+    rows = load_frames(find_runs(lay_run("ada", "cartpole"))).submissions
+    assert rows.tokens.isna().all() and rows.cost_usd.isna().all()

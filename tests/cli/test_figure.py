@@ -33,6 +33,7 @@ def test_the_published_figure_needs_no_runs(tmp_path: Path, capsys: pytest.Captu
         (["name=demand", "dark=maybe"], "dark: true or false"),
         (["name=demand", "to=a.gif"], "ends in no format"),
         (["nme=rank"], "Did you mean 'name'"),
+        (["name=rank", "source=x", "axis=units"], "it is for name=curves"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_one_sentence(words: list[str], said: str) -> None:
