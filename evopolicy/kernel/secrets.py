@@ -27,8 +27,9 @@ _WORD = 16
 """A value of letters alone that is shorter is taken for a word, unless its variable is named by the config."""
 _LOOKS_LIKE_A_KEY = re.compile(
     rb"(?P<before>(?i:authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:bearer|basic)\s+))[A-Za-z0-9+/_.=-]{16,}"
+    rb"|(?i:(?<=bearer )|(?<=basic ))(?=[A-Za-z+/_.=-]*[0-9])[A-Za-z0-9+/_.=-]{24,}"
     rb"|(?<![A-Za-z0-9_-])(?:"
-    rb"sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}|AIza[A-Za-z0-9_-]{35}|gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}"
+    rb"sk-(?=[A-Za-z_-]*(?:[0-9]|[A-Za-z]{16}))[A-Za-z0-9_-]{20,}|AIza[A-Za-z0-9_-]{35}|gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}"
     rb"|xox[abprs]-[A-Za-z0-9-]{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{30,}|glpat-[A-Za-z0-9_-]{20,}"
     rb"|npm_[A-Za-z0-9]{36}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
     rb")|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\n)*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
@@ -36,7 +37,7 @@ _LOOKS_LIKE_A_KEY = re.compile(
 """Forms that providers give their keys, and logins in headers."""
 _MARKS = (
     *(b"sk-", b"aiza", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"xox", b"akia", b"asia", b"hf_"),
-    *(b"glpat-", b"npm_", b"eyj", b"private key", b"authorization"),
+    *(b"glpat-", b"npm_", b"eyj", b"private key", b"authorization", b"bearer ", b"basic "),
 )
 """One of them, in lower case, is in whatever looks like a key: most text has none, and the search is slow."""
 

@@ -197,12 +197,7 @@ def test_every_key_of_a_shipped_yaml_is_explained(path: Path) -> None:
         ):
             continue
         above = lines[number - 1].lstrip().startswith("#") if number else False
-        if (
-            ":" in line
-            and not line.startswith(" " * 4)
-            and path.name != "config.yaml"
-            and path.parent.name not in ("prompt", "prices")
-        ):
+        if ":" in line and not line.startswith(" " * 4) and path.name != "config.yaml" and path.parent.name != "prompt":
             assert above or " #" in line, f"{path.name}: '{key}' has no comment"
 
 

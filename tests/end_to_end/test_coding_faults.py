@@ -11,6 +11,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.failures import MEANINGS
 from evopolicy.kernel.record import Run
 from tests.agents.cli.programs import needs
+from tests.agents.model_server.engineer import Tokens
 from tests.agents.model_server.faults import Fault, status
 from tests.agents.model_server.server import ModelServer, model_server
 from tests.end_to_end.coding_run import (
@@ -104,7 +105,7 @@ def test_after_a_fault_the_host_resumes_the_conversation_and_nothing_is_charged_
     assert first.error and first.error_kind == kind
     assert first.session_id == second.session_id != ""
     if fault.kind == "end":  # the provider said what its answer that broke off had read: that is charged too
-        assert used(run).fresh == server.tokens().fresh + 100 * (SUBMITTED + 1)
+        assert used(run) == server.tokens() + Tokens(100 * (SUBMITTED + 1), 10 * (SUBMITTED + 1), 5, 1)
     else:
         assert used(run) == server.tokens()
     # The conversation went on where it broke off: no command was given twice.

@@ -33,7 +33,7 @@ def the_run(store: Store) -> Any:
 @pytest.fixture
 def run(make_run: Callable[..., Run], lay_attempt: Callable[..., Path]) -> Run:
     run = make_run(usage=USAGE)
-    lay_attempt(run.folder, stdout='{"type": "start"}\n', stderr="Bearer sk-abcdefghijklmnopqrstuvwxyz0123\n")
+    lay_attempt(run.folder, stdout='{"type": "start"}\n', stderr="Bearer sk-abcdefghijklmnopqrstuvwxyz\n")
     return run
 
 
