@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import platform
@@ -67,12 +68,13 @@ _FORK = ctypes.PyDLL(None).fork
 
 
 def plain_fork() -> int:
-    """`fork` of the C library alone, for a process of one thread: 0 in the new process.
+    """`fork` of the C library alone, where this process has one thread: 0 in the new process.
 
-    What Python does after a fork puts right what other threads left behind. Here there are none, and it touches so
-    many pages (each one copied then) that it would double what a fork costs.
+    What Python does after a fork puts right what other threads left behind. Where there are none it is left out: it
+    touches so many pages (each one copied then) that it would double what a fork costs. Where there are some it is
+    needed: one that was waiting for the interpreter's lock would be waited for in the new process for ever.
     """
-    pid = int(_FORK())
+    pid = os.fork() if _thread._count() else int(_FORK())
     if pid < 0:
         raise OSError("the kernel refused a new process")
     return pid

@@ -288,6 +288,34 @@ def test_the_address_space_is_known_without_a_process_table() -> None:
     assert free == str(resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY)
 
 
+# --- forks -------------------------------------------------------------------------------------------------------
+
+FORKS = """
+import os, sys, threading
+from evopolicy.execution.process import plain_fork
+
+sys.setswitchinterval(1e-6)
+over = threading.Event()
+def busy():
+    while not over.is_set():
+        sum(range(100))
+for _ in range(3):
+    threading.Thread(target=busy, daemon=True).start()
+for _ in range(60):
+    pid = plain_fork()
+    if pid == 0:
+        for _ in range(1000):
+            sum(range(10))
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+over.set()
+"""
+
+
+def test_a_process_forked_beside_busy_threads_does_not_wait_for_them() -> None:
+    subprocess.run([sys.executable, "-c", FORKS], timeout=60, check=True)
+
+
 # --- packages ----------------------------------------------------------------------------------------------------
 
 
