@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evopolicy.cli.named import plain_name, read_named
 from evopolicy.cli.options import pairs
 from evopolicy.cli.sources import KEYS as SOURCES
 from evopolicy.cli.sources import sources
 from evopolicy.cli.summary import print_table
 from evopolicy.cli.text import clean
-from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.errors import ConfigError
 
 if TYPE_CHECKING:
     from evopolicy.analysis.load import Found
@@ -54,17 +55,12 @@ def _named_table(options: Mapping[str, str]) -> int:
     from evopolicy.analysis.table_config import table_config
 
     overrides = {key: _value(key, text) for key, text in options.items() if key not in _WHERE}
-    config = table_config({**_read(options["name"]), **overrides})
+    config = table_config({**read_named("table", options["name"]), **overrides})
     found = find_runs(*sources(options)) if {"sweep", "source"} & set(options) else None
     frames = load_frames(found) if found is not None else None
-    sheet = paper_table(config, frames, name=_plain_name(options["name"]))
+    sheet = paper_table(config, frames, name=plain_name(options["name"]))
     _show(sheet, config, options.get("to"))
     return _tell_unreadable(found)
-
-
-def _plain_name(name: str) -> str:
-    """As a label: a file's name without its ending."""
-    return Path(name).stem if name.endswith((".yaml", ".yml")) else name
 
 
 def _tell_unreadable(found: Found | None) -> int:
@@ -72,37 +68,6 @@ def _tell_unreadable(found: Found | None) -> int:
     for one in unreadable:
         print(f"left out of the table: {clean(one.reason)}", file=sys.stderr)
     return 1 if unreadable else 0
-
-
-def _read(name: str) -> dict[str, Any]:
-    """Values of the table `name`: of a YAML file, of ours, or of one that an installed distribution ships."""
-    from evopolicy.presets import conf_folder
-
-    if name.endswith((".yaml", ".yml")):
-        return _load(Path(name))
-    folders = [conf_folder()]
-    if not (folders[0] / "table" / f"{name}.yaml").is_file():
-        from evopolicy.cli.compose import foreign_conf_folders, group_options
-
-        folders = foreign_conf_folders()
-        known = group_options("table")
-        if name not in known:
-            raise ConfigError(
-                f"name: there is no table '{name}'.{did_you_mean(name, known)} A file's name ends in .yaml."
-            )
-    return next(_load(path) for folder in folders if (path := folder / "table" / f"{name}.yaml").is_file())
-
-
-def _load(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"name: {path} cannot be read as YAML ({' '.join(str(error).split())})") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"name: {path} holds no keys; copy a table of conf/table/ and change it")
-    return values
 
 
 def _value(key: str, text: str) -> Any:

@@ -26,7 +26,7 @@ VALUES = {"uri": ["tracking.uri=sqlite:///x.db"], "gymnasium": ["benchmark.env_i
 AGENT_IS_CHOSEN = ("paper/core16",)
 """Experiments whose agents are named on the command line, since they cost."""
 GLOBAL = ("experiment", "protocol", "suite")
-NOT_OF_A_RUN = ("table",)
+NOT_OF_A_RUN = ("table", "figure")
 """What verbs read: nothing of it composes into a Run."""
 
 

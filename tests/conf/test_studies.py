@@ -1,4 +1,4 @@
-"""Each of the seven studies has its sweep, its table and its paragraph, and its sweep can be planned as it stands."""
+"""Each of the seven studies has its sweep, its table, its figure and its paragraph; each can be planned as it is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evopolicy.analysis.figures.config import figure_config
 from evopolicy.analysis.table_config import table_config
 from evopolicy.cli.main import main
 from evopolicy.presets import conf_folder, option
@@ -23,14 +24,16 @@ STUDIES = {
 Capture = pytest.CaptureFixture[str]
 
 
-def test_every_study_has_a_sweep_a_table_and_its_commands() -> None:
-    folders = [conf_folder() / group / "study" for group in ("experiment", "table")]
-    assert [{path.stem for path in folder.glob("*.yaml")} for folder in folders] == [set(STUDIES)] * 2
+def test_every_study_has_a_sweep_a_table_a_figure_and_its_commands() -> None:
+    folders = [conf_folder() / group / "study" for group in ("experiment", "table", "figure")]
+    assert [{path.stem for path in folder.glob("*.yaml")} for folder in folders] == [set(STUDIES)] * 3
     text = (conf_folder().parent / "docs" / "studies.md").read_text()
     for name in STUDIES:
         assert f"evopolicy -m experiment=study/{name}" in text
         assert f"evopolicy table name=study/{name} " in text
+        assert f"evopolicy figure name=study/{name} " in text
         table_config(option("table", f"study/{name}"))
+        figure_config(option("figure", f"study/{name}"))
 
 
 @pytest.mark.parametrize(("name", "cells"), STUDIES.items())

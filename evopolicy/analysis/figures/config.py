@@ -1,0 +1,129 @@
+"""What a figure shows, as its YAML under `conf/figure/` or the command line says it, and the figure drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
+
+from evopolicy.analysis.trajectory import AXES, Axis
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from evopolicy.analysis.frames import Frames
+
+Kind = Literal["curves", "timeline", "rank", "profile", "splits", "edits", "demand", "usage"]
+
+KINDS: Mapping[str, str] = {
+    "curves": "best so far against Episode units, with intervals",
+    "timeline": "one Run: what each Submission was and gave, over its phases",
+    "rank": "rank scores with intervals",
+    "profile": "performance profile: share of Runs above each score",
+    "splits": "training against Validation against Assessment",
+    "edits": "size of an edit against the chance of a new best",
+    "demand": "normalized scores where synthesis, and where tuning, dominates (the paper's without source)",
+    "usage": "tokens and cost against score",
+}
+"""The kinds of figures, with what they draw."""
+BELONGS: Mapping[str, tuple[Kind, ...]] = {
+    "run": ("timeline",),
+    "published": ("rank", "demand"),
+    "data_edits": ("edits", "timeline"),
+    "axis": ("curves",),
+}
+"""Keys that only some kinds have."""
+
+
+@dataclass(frozen=True)
+class FigureConfig:
+    """A figure. Raises ConfigError for a key that its kind does not have."""
+
+    kind: Kind
+    axis: Axis = "units"
+    """What best-so-far curves run over."""
+    published: bool | None = None
+    """Whether the paper's entries stand beside the Runs; None: in `demand`, not in `rank`."""
+    data_edits: bool = False
+    """Whether another Program with the same source (new numbers in a file) is a parametric edit, not a retest."""
+    run: str = ""
+    """The Run a timeline is of, or the end of its path; "" where there is but one."""
+    allow: tuple[str, ...] = ()
+    """Conditions that may differ within the figure."""
+    dark: bool = False
+
+    @property
+    def needs_programs(self) -> bool:
+        """Whether the source of the Programs is looked at."""
+        return self.kind in ("edits", "timeline")
+
+
+KEYS = tuple(field.name for field in fields(FigureConfig))
+_CHOICES = {"kind": get_args(Kind), "axis": AXES}
+
+
+def figure_config(values: Mapping[str, Any]) -> FigureConfig:
+    """A figure's config from plain values; a list may be words with commas between.
+
+    Raises ConfigError with the near name for a key or a choice there is not, for a key that the kind does not have, and
+    for a value of the wrong type.
+    """
+    for key in values:
+        if key not in KEYS:
+            raise ConfigError(f"figure: there is no key '{key}'.{did_you_mean(str(key), KEYS)}")
+    if "kind" not in values:
+        raise ConfigError(f"kind: a figure needs it, one of {', '.join(KINDS)}")
+    for key, choices in _CHOICES.items():
+        if key in values and values[key] not in choices:
+            raise ConfigError(f"{key}: there is no '{values[key]}'.{did_you_mean(str(values[key]), choices)}")
+    for key, kinds in BELONGS.items():
+        if key in values and values["kind"] not in kinds:
+            raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {values['kind']}")
+    for key in ("published", "data_edits", "dark"):
+        if not isinstance(values.get(key), bool | None):
+            raise ConfigError(f"{key}: true or false is needed, found '{values[key]}'")
+    plain = {key: value for key, value in values.items() if value is not None}
+    if isinstance(allow := plain.get("allow"), str):
+        plain["allow"] = [word.strip() for word in allow.split(",") if word.strip()]
+    try:
+        return msgspec.convert(plain, FigureConfig)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise ConfigError(f"{where.strip('`') or 'figure'}: {what}") from None
+
+
+def draw_figure(config: FigureConfig, frames: Frames | None) -> Figure:
+    """The figure of `frames`; None: the paper's own, which only `demand` has. Raises RecordError as the kind does."""
+    from evopolicy import analysis
+
+    dark, allow = config.dark, config.allow
+    if config.kind == "demand":
+        published = config.published is not False
+        if frames is None:
+            return analysis.demand_figure(dark=dark)
+        return analysis.demand_figure(frames, published=published, allow=allow, dark=dark)
+    if frames is None:
+        raise ConfigError(f"{config.kind}: it is drawn of Runs; only demand has a figure of published scores alone")
+    if config.kind == "timeline":
+        return analysis.timeline_figure(frames, config.run, data_edits=config.data_edits, dark=dark)
+    if config.kind == "edits":
+        return _edits(config, frames)
+    if config.kind == "rank":
+        return analysis.rank_figure(frames, published=bool(config.published), allow=allow, dark=dark)
+    if config.kind == "curves":
+        return analysis.best_so_far_figure(frames, axis=config.axis, allow=allow, dark=dark)
+    draw = {"profile": analysis.profile_figure, "splits": analysis.splits_figure, "usage": analysis.usage_figure}
+    return draw[config.kind](frames, allow=allow, dark=dark)
+
+
+def _edits(config: FigureConfig, frames: Frames) -> Figure:
+    """Of the valid Runs, where these may be compared."""
+    from evopolicy import analysis
+    from evopolicy.analysis.figures.material import gather
+
+    material = gather(frames, allow=config.allow)
+    edits = analysis.diagnose(material.frames, data_edits=config.data_edits).edits
+    return analysis.edit_size_figure(edits, notes=material.notes, dark=config.dark)

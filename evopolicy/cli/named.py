@@ -1,0 +1,49 @@
+"""A table or a figure by its name: of `conf/`, of a YAML file, or of what an installed distribution ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+
+
+def is_file(name: str) -> bool:
+    """Whether `name` is that of a YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def plain_name(name: str) -> str:
+    """As a label: a file's name without its ending."""
+    return Path(name).stem if is_file(name) else name
+
+
+def read_named(group: str, name: str) -> dict[str, Any]:
+    """Values of `name`, an option of the group `table` or `figure` or a YAML file. Raises ConfigError."""
+    from evopolicy.presets import conf_folder
+
+    if is_file(name):
+        return _load(Path(name), group)
+    folders = [conf_folder()]
+    if not (folders[0] / group / f"{name}.yaml").is_file():
+        from evopolicy.cli.compose import foreign_conf_folders, group_options
+
+        folders = foreign_conf_folders()
+        known = group_options(group)
+        if name not in known:
+            raise ConfigError(
+                f"name: there is no {group} '{name}'.{did_you_mean(name, known)} A file's name ends in .yaml."
+            )
+    return next(_load(path, group) for folder in folders if (path := folder / group / f"{name}.yaml").is_file())
+
+
+def _load(path: Path, group: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"name: {path} cannot be read as YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"name: {path} holds no keys; copy one of conf/{group}/ and change it")
+    return values
