@@ -28,7 +28,7 @@ def doctor(words: Sequence[str]) -> int:
 
     Exit code 0 where a Run can be isolated here, 1 where not.
     """
-    options = pairs("doctor", [word for word in words if word != "--json"], ("output", "tracking.uri"))
+    options = pairs("doctor", [word for word in words if word != "--json"])
     output = Path(options.get("output", OUTPUT))
     found = examine(sections(output, options.get("tracking.uri", "")))
     kept = _print_json(found) if "--json" in words else _print(found)

@@ -18,11 +18,11 @@ def figure(words: Sequence[str]) -> int:
 
     Any key of the figure's config may be given too; without words the kinds and the figures of `conf/` are listed.
     """
-    from evopolicy.analysis.figures.config import KEYS, draw_figure, figure_config
+    from evopolicy.analysis.figures.config import draw_figure, figure_config
 
     if not words:
         return _list()
-    options = pairs("figure", words, [*_WHERE, *(key for key in KEYS if key != "kind")])
+    options = pairs("figure", words)
     config = figure_config({**_read(options), **_overrides(options)})
     from evopolicy.analysis import find_runs, load_frames, save_figure
     from evopolicy.analysis.figures.style import check_format

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from evopolicy.cli.verbs import VERBS, usage_line, verb_help
+
 HELP = """\
 evopolicy measures how well an agent turns limited Feedback into a better executable Policy.
 
@@ -18,7 +20,7 @@ evopolicy measures how well an agent turns limited Feedback into a better execut
   evopolicy agent=random,cma_es suite=classic seed=0,1,2    lists, ranges, glob(*) and suites make sweeps too
   evopolicy --dry-run agent=cma_es suite=mujoco             what it would run, spend and reuse
 
-Verbs, in the same key=value syntax:
+Verbs, in the same key=value syntax (`evopolicy VERB --help` lists a verb's options):
 {verbs}
 
 Config groups: agent benchmark suite protocol budget pool selection feedback prompt session prices execution
@@ -28,20 +30,6 @@ key can be overridden (budget.episodes=32), and --config-dir DIR adds your own Y
   -m, --multirun    run a sweep             --dry-run    list the cells and what they would spend
   -h, --help        this text               --version    the version
 """
-
-VERBS: dict[str, tuple[str, str, str]] = {
-    "table": ("table", "[name=TABLE] sweep=NAME | source=DIR", "the rank table of any Runs, or a table of the paper"),
-    "report": ("report", "source=RUN|SWEEP [to=FILE]", "one HTML file of a Run or a sweep"),
-    "figure": ("figure", "name=NAME sweep=NAME to=FILE", "one figure of a sweep or of any Runs; alone, their names"),
-    "status": ("status", "[sweep=NAME]", "what is running, from another terminal"),
-    "resume": ("resume", "sweep=NAME | source=RUN", "go on with an interrupted sweep or Run"),
-    "regrade": ("regrade", "sweep=NAME pool.assessment=64", "evaluate archived Programs again, with no agent"),
-    "evaluate": ("evaluate", "program=DIR benchmark=NAME", "measure a Program without an agent"),
-    "ui": ("tracking", "[sweep=NAME]", "open MLflow on the result"),
-    "track": ("tracking", "source=FOLDER", "rebuild MLflow from records"),
-    "doctor": ("doctor", "[--json]", "what works on this machine, what is missing, how to get it"),
-}
-"""Module with a function of the verb's name, its arguments, what it does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +60,7 @@ def _run(arguments: list[str]) -> int:
         print(help_text(first), end="")
         return 0
     if first in VERBS:
-        module = import_module(f"evopolicy.cli.{VERBS[first][0]}")
+        module = import_module(f"evopolicy.cli.{VERBS[first].module}")
         code: int = getattr(module, first)(arguments[1:])
         return code
     if "=" not in first and first[0] not in "-+~":
@@ -85,11 +73,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def help_text(word: str = "") -> str:
-    """The help screen, or the line of the verb `word`."""
-    lines = {name: f"  evopolicy {f'{name} {usage}':<43}{what}" for name, (_, usage, what) in VERBS.items()}
-    if word in lines:
-        return f"{lines[word].strip()}\n"
-    return HELP.format(verbs="\n".join(lines.values()))
+    """The help screen, or that of the verb `word`."""
+    return verb_help(word) if word in VERBS else HELP.format(verbs="\n".join(map(usage_line, VERBS)))
 
 
 def _tell(error: Exception) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.record import RECORD
 from evopolicy.kernel.sweep import SWEEP, sweep_folder
@@ -14,10 +15,10 @@ OUTPUT = "outputs"
 TRACKING = ("tracking.uri", "tracking.experiment", "tracking.artifacts")
 
 
-def pairs(verb: str, words: Sequence[str], known: Iterable[str]) -> dict[str, str]:
-    """The words as a dict. Raises ConfigError for one that is no pair or has an unknown key."""
+def pairs(verb: str, words: Sequence[str]) -> dict[str, str]:
+    """The words as a dict. Raises ConfigError for one that is no pair or has a key the verb does not take."""
     found: dict[str, str] = {}
-    keys = list(known)
+    keys = list(VERBS[verb].options)
     for word in words:
         key, sign, value = word.partition("=")
         if not sign:

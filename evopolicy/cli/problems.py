@@ -24,7 +24,7 @@ from omegaconf.errors import (
 
 from evopolicy.cli import schema
 from evopolicy.cli.compose import group_options
-from evopolicy.cli.main import VERBS
+from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.errors import EvoPolicyError, did_you_mean
 
 
@@ -132,7 +132,7 @@ def _unknown_key(key: str) -> str:
     if (group := key.partition(".")[0]) in _CHOOSERS:
         return _only_a_name(group)
     if key in VERBS:
-        return f"{key}: is a verb, not a key; write evopolicy {key} {VERBS[key][1]}"
+        return f"{key}: is a verb, not a key; write evopolicy {key} {VERBS[key].usage}"
     known = [k.rpartition(".")[2] for k in schema.known_keys() if k.rpartition(".")[0] == parent]
     if not parent:
         known += group_options("")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evopolicy.analysis.load import Found, find_runs
 from evopolicy.cli.options import OUTPUT, TRACKING, output_above, pairs
-from evopolicy.cli.sources import KEYS, is_mlflow, sources
+from evopolicy.cli.sources import is_mlflow, sources
 from evopolicy.cli.text import plural
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.record import RECORD
@@ -20,7 +20,7 @@ _YES = {"true": True, "false": False}
 
 def report(words: Sequence[str]) -> int:
     """`source=` or `sweep=` what to show; `to=` the file, `report.html` beside the records by default; `log=true`."""
-    options = pairs("report", words, dict.fromkeys((*KEYS, "to", "allow", "log", *TRACKING)))
+    options = pairs("report", words)
     log = _YES.get(options.get("log", "false"))
     if log is None:
         raise ConfigError(f"log: true or false is needed, found '{options['log']}'")

@@ -21,12 +21,10 @@ from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.record import read_record
 from evopolicy.kernel.sweep import read_sweep
 
-_LAUNCHER = ("launcher.cells", "launcher.retries", "launcher.tracker_seconds")
-
 
 def resume(words: Sequence[str]) -> int:
     """`sweep=NAME` or `source=` a Run's folder; `launcher.*` may differ from what it began with."""
-    options = pairs("resume", words, ("sweep", "source", "output", *_LAUNCHER))
+    options = pairs("resume", words)
     if ("sweep" in options) == ("source" in options):
         raise ConfigError("resume: name what to go on with, sweep=NAME or source=RUN, and only one of them")
     launcher = _launcher([word for word in words if word.startswith("launcher.")])

@@ -17,7 +17,7 @@ from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep
 
 def status(words: Sequence[str]) -> int:
     """`sweep=NAME`: that sweep; without: every Run that is going on, and the sweeps there are."""
-    options = pairs("status", words, ("sweep", "output"))
+    options = pairs("status", words)
     output = output_of(options)
     if "sweep" in options:
         _show(_sweep_board(output, read_sweep(sweep_of(output, options["sweep"]))))

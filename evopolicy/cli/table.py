@@ -30,9 +30,8 @@ def table(words: Sequence[str]) -> int:
     Without a name: the rank table of `sweep=NAME`, or of `source=` one or more folders, comma separated; `allow=` names
     the conditions that may differ.
     """
-    from evopolicy.analysis.table_config import KEYS
 
-    options = pairs("table", words, dict.fromkeys([*_WHERE, *KEYS]))
+    options = pairs("table", words)
     if "name" in options:
         return _named_table(options)
     for key in options:

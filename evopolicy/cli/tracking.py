@@ -16,7 +16,7 @@ def ui(words: Sequence[str]) -> int:
     """`sweep=NAME` (the latest where none is named) of `output=`, in the store it was logged to."""
     from evopolicy.tracking.ui import find_sweep, run_ui
 
-    options = pairs("ui", words, ("sweep", "output", *TRACKING))
+    options = pairs("ui", words)
     output = output_of(options)
     name = options.get("sweep", "")
     if name:
@@ -33,7 +33,7 @@ def track(words: Sequence[str]) -> int:
     from evopolicy.analysis import entry_ranks
     from evopolicy.tracking.follow import track as rebuild
 
-    options = pairs("track", words, ("sweep", "source", "output", *TRACKING))
+    options = pairs("track", words)
     for word in options.get("source", "").split(","):
         if is_mlflow(word.strip()):
             raise ConfigError(

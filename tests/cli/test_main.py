@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evopolicy.cli import compose
-from evopolicy.cli.main import HELP, VERBS, main
+from evopolicy.cli.main import HELP, main
+from evopolicy.cli.verbs import VERBS
 
 CELL = ["agent=random", "benchmark=cartpole", "protocol=smoke"]
 
@@ -52,9 +53,20 @@ def test_nothing_at_all_shows_help_and_runs_nothing(capsys: pytest.CaptureFixtur
 def test_every_verb_exists_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     from importlib import import_module
 
-    assert callable(getattr(import_module(f"evopolicy.cli.{VERBS[verb][0]}"), verb))
+    assert callable(getattr(import_module(f"evopolicy.cli.{VERBS[verb].module}"), verb))
     assert main([verb, "--help"]) == 0
-    assert VERBS[verb][2] in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert VERBS[verb].what in printed
+    assert all(f"\n  {key} " in printed for key in VERBS[verb].options)
+
+
+def test_every_key_of_a_table_and_of_a_figure_is_an_option() -> None:
+    from evopolicy.analysis.figures.config import KEYS as FIGURE
+    from evopolicy.analysis.table_config import KEYS as TABLE
+    from evopolicy.cli.sources import KEYS as READ
+
+    assert set(VERBS["table"].options) == {"name", "to", *READ, *TABLE}
+    assert set(VERBS["figure"].options) == {"name", "to", *READ, *FIGURE} - {"kind"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""The verbs of `evopolicy`: where each is, what it does, and its options, which are those it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_OUTPUT = "folder the Runs were written to (outputs)"
+_STORE = {
+    "tracking.uri": "MLflow's store: a database's address, a server's, or '' for the output folder's mlflow.db",
+    "tracking.experiment": "MLflow's experiment (evopolicy)",
+    "tracking.artifacts": "where an experiment that is made anew keeps its artifacts",
+}
+_READ = {
+    "sweep": "sweeps by name, comma separated",
+    "source": "or folders (a Run's, a sweep's, an output folder) or mlflow:EXPERIMENT[/SWEEP], comma separated",
+    "output": f"{_OUTPUT}, and that Runs from MLflow are brought to",
+    "tracking.uri": "the store that mlflow:EXPERIMENT is read from; '' for the output folder's mlflow.db",
+}
+_ALLOW = "conditions that may differ: isolation, parameters, pool, budget, duplicates"
+
+
+class Verb(NamedTuple):
+    """A verb of the command line."""
+
+    module: str
+    """Of `evopolicy.cli`, with a function of the verb's name."""
+    usage: str
+    what: str
+    options: Mapping[str, str]
+    more: str = ""
+    """A last line of its help."""
+
+
+VERBS: Mapping[str, Verb] = {
+    "table": Verb(
+        "table",
+        "[name=TABLE] sweep=NAME | source=DIR",
+        "the rank table of any Runs, or a table of the paper",
+        {
+            "name": "a table of conf/table/ (paper/core16, study/scaling, ...) or a YAML file; without: the rank table",
+            **_READ,
+            "to": "a file to write it to",
+            "format": "terminal, csv, latex, html or markdown",
+            "allow": _ALLOW,
+            "missing": "cells without a valid result: refuse (default), exclude or worst",
+            "entries": "entries that take part, comma separated",
+            "benchmarks": "Benchmarks that take part, by slug or Gymnasium id; core16 for the paper's",
+            "published": "true: the published rows stand in it",
+            "interval": "none, runs_and_episodes, runs or episodes",
+            "level": "of the intervals (0.95)",
+            "columns": "which columns, comma separated; the YAML says what there is",
+            "rows": "entries, benchmarks or cells, where the kind has a choice",
+            "by": "groups of Benchmarks taken apart: all, demand or category",
+            "statistic": "mean, median or iqm (held-out tables)",
+            "digits": "decimals; null for what suits each column",
+            "title": "caption",
+            "kind": "rank, heldout, normalized, edits, code, efficiency or selection",
+            "zero": "normalized tables: the entry whose score is 0",
+            "one": "normalized tables: what is 1, best or published",
+            "data_edits": "edits tables: true where new numbers in a data file are a parametric edit",
+            "replicates": "of the bootstrap (2000)",
+            "seed": "of the bootstrap (0)",
+        },
+        "`evopolicy table name=paper/core16` alone prints what is published. All of it: docs/tables.md",
+    ),
+    "report": Verb(
+        "report",
+        "source=RUN|SWEEP [to=FILE]",
+        "one HTML file of a Run or a sweep",
+        {
+            **_READ,
+            "to": "an .html file or a folder; report.html beside the records by default",
+            "allow": _ALLOW,
+            "log": "true: the page becomes an artifact of the MLflow run too",
+            **{key: text for key, text in _STORE.items() if key not in _READ},
+        },
+        "What is in it: docs/report.md",
+    ),
+    "figure": Verb(
+        "figure",
+        "name=NAME sweep=NAME to=FILE",
+        "one figure of a sweep or of any Runs; alone, their names",
+        {
+            "name": "a kind, a figure of conf/figure/ or a YAML file; `evopolicy figure` lists them",
+            **_READ,
+            "to": "a .svg, .png or .pdf file; NAME.svg by default",
+            "dark": "true: a dark ground",
+            "allow": _ALLOW,
+            "axis": "curves: units, submissions, seconds, tokens or cost_usd",
+            "published": "rank, demand: whether the paper's entries stand beside the Runs",
+            "run": "timeline: which Run, or the end of its path",
+            "data_edits": "edits, timeline: true where new numbers in a data file are a parametric edit",
+        },
+        "Each with its picture: docs/figures.md",
+    ),
+    "status": Verb(
+        "status",
+        "[sweep=NAME]",
+        "what is running, from another terminal",
+        {"sweep": "one sweep; without: every Run that is going on, and the sweeps there are", "output": _OUTPUT},
+    ),
+    "resume": Verb(
+        "resume",
+        "sweep=NAME | source=RUN",
+        "go on with an interrupted sweep or Run",
+        {
+            "sweep": "the sweep's name",
+            "source": "or a Run's folder",
+            "output": _OUTPUT,
+            "launcher.cells": "cells at once",
+            "launcher.retries": "times a cell that was killed is tried again",
+            "launcher.tracker_seconds": "how long MLflow may take to catch up after the last cell",
+        },
+    ),
+    "regrade": Verb(
+        "regrade",
+        "sweep=NAME pool.assessment=64",
+        "evaluate archived Programs again, with no agent",
+        {
+            **_READ,
+            "name": "the regrade's folder, outputs/regrades/NAME; from its settings by default",
+            "splits": "validation,assessment (default), or one of them",
+        },
+        "And what is to be set anew: pool.assessment=64, selection=validation_lcb,last, execution.workers=2. More:"
+        " docs/tables.md",
+    ),
+    "evaluate": Verb(
+        "evaluate",
+        "program=DIR benchmark=NAME",
+        "measure a Program without an agent",
+        {
+            "program": "folder that has policy.py in it",
+            "split": "training (default), validation or assessment",
+            "episodes": "how many; all of the split by default",
+        },
+        "And any key of a Run's config: benchmark=cartpole, pool=paper, execution.isolation=bubblewrap.",
+    ),
+    "ui": Verb(
+        "tracking",
+        "[sweep=NAME]",
+        "open MLflow on the result",
+        {"sweep": "which; the latest by default", "output": _OUTPUT, **_STORE},
+    ),
+    "track": Verb(
+        "tracking",
+        "source=FOLDER",
+        "rebuild MLflow from records",
+        {"sweep": "a sweep's name", "source": "or folders of sweeps or Runs", "output": _OUTPUT, **_STORE},
+    ),
+    "doctor": Verb(
+        "doctor",
+        "[--json]",
+        "what works on this machine, what is missing, how to get it",
+        {"output": "folder whose disk is looked at (outputs)", "tracking.uri": "MLflow's store, to be tried"},
+        "--json prints it for programs.",
+    ),
+}
+
+
+def usage_line(name: str) -> str:
+    """The verb with its arguments and what it does, in one line."""
+    verb = VERBS[name]
+    return f"  evopolicy {f'{name} {verb.usage}':<43}{verb.what}"
+
+
+def verb_help(name: str) -> str:
+    """The line of the verb, its options, and where there is more."""
+    verb = VERBS[name]
+    wide = max(map(len, verb.options))
+    lines = [usage_line(name).strip(), "", *(f"  {key:<{wide}}  {text}" for key, text in verb.options.items())]
+    return "\n".join([*lines, *(["", verb.more] if verb.more else [])]) + "\n"
