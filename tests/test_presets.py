@@ -16,7 +16,7 @@ def composed(*overrides: str) -> RunConfig:
     return config_from({key: value[key] for key in RunConfig.__dataclass_fields__})
 
 
-@pytest.mark.parametrize("protocol", ["smoke", "small", "essay", "paper"])
+@pytest.mark.parametrize("protocol", ["smoke", "quickstart", "study", "small", "essay", "paper"])
 def test_protocol_means_the_same_with_and_without_hydra(protocol: str) -> None:
     """`paper` also fixes single values: the later of two equal candidates, Actions clipped."""
     ours = load_config(protocol, agent="cma_es", benchmark="pendulum")

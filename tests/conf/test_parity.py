@@ -72,6 +72,8 @@ def test_a_protocol_sets_budget_pool_and_selection_together(name: str) -> None:
         == {
             "smoke": (4, 8, 16, 4, 8),
             "small": (32, 64, 128, 8, 16),
+            "study": (16, 32, 64, 8, 16),
+            "quickstart": (16, 32, 64, 4, 16),
             "essay": (16, 48, 96, 16, 32),
             "paper": (128, 128, 1024, 16, 32),
         }[name]
