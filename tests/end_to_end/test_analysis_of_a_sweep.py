@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 from PIL import Image
 
 from evopolicy.analysis import find_runs, load_frames
-from evopolicy.cli.figure import NAMES as FIGURES
+from evopolicy.analysis.figures.config import KINDS as FIGURES
 from evopolicy.cli.main import main
 from evopolicy.presets import conf_folder
 from tests.end_to_end.offline_sweep import AGENTS, BENCHMARKS, NAME, SEEDS, one_engine_a_benchmark, sweep_offline_agents
