@@ -40,10 +40,12 @@ def agent_names() -> tuple[str, ...]:
 
 def agent_class(name: str) -> Any:
     """The integration class of `name`. Raises AgentError, with the near name, where there is none."""
-    outside = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in AGENTS and name not in outside:
-        raise AgentError(f"agent: '{name}' is unknown.{did_you_mean(name, [*AGENTS, *outside])}")
-    target = AGENTS.get(name) or outside[name].value
+    target = AGENTS.get(name)
+    if target is None:
+        outside = {point.name: point.value for point in entry_points(group=GROUP)}
+        if name not in outside:
+            raise AgentError(f"agent: '{name}' is unknown.{did_you_mean(name, [*AGENTS, *outside])}")
+        target = outside[name]
     try:
         return EntryPoint(name, target, GROUP).load()
     except (ImportError, AttributeError) as error:

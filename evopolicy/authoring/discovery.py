@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -59,12 +61,18 @@ def find_benchmark(name: str, parameters: Mapping[str, Any] | None = None) -> Be
     return benchmark
 
 
+@cache
+def _installed(_: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Name and value of every entry point; once for a `sys.path`, since each look reads what all distributions say."""
+    return tuple((point.name, point.value) for point in entry_points(group=GROUP))
+
+
 def _survey() -> tuple[dict[str, list[KnownBenchmark]], dict[str, str]]:
     """All names with what offers them, and why families are missing."""
     known: dict[str, list[KnownBenchmark]] = {}
     broken: dict[str, str] = {}
     # One distribution may be seen twice (its source tree and its installation): equal entries count once.
-    for family, value in sorted({(point.name, point.value) for point in entry_points(group=GROUP)}):
+    for family, value in sorted(set(_installed(tuple(sys.path)))):
         try:
             load = EntryPoint(family, value, GROUP).load()
             tasks: Mapping[str, Any] = getattr(load, "tasks", {})

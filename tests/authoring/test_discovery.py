@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from evopolicy.authoring import (
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
-    points = [EntryPoint(name, value, discovery.GROUP) for name, value in entries]
-    monkeypatch.setattr(discovery, "entry_points", lambda **_: points)
+    monkeypatch.setattr(discovery, "_installed", lambda _: entries)
 
 
 FAMILY = ("classic_control", "evopolicy_classic_control:load")
