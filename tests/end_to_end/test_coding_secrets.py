@@ -15,7 +15,7 @@ from evopolicy.analysis import find_runs
 from tests.end_to_end.coding_run import holding, needs_bubblewrap
 from tests.execution import upstream as up
 
-pytestmark = [pytest.mark.slow, needs_bubblewrap]
+pytestmark = [pytest.mark.slow, needs_bubblewrap, pytest.mark.xdist_group("coding_secrets")]
 
 NAMED = "correct-horse-battery-staple"
 """Of a variable that `agent.variables` names; it looks like no key."""
