@@ -119,9 +119,9 @@ def test_a_program_lies_at_the_same_place_for_every_worker_and_template(
 @pytest.mark.slow
 def test_a_stateful_policy_of_cartpole_ends_alike_everywhere(program: Callable[..., Path]) -> None:
     reference = pytest.importorskip("evopolicy_classic_control").load("cartpole").reference
-    ways: list[tuple[Isolation, int]] = [(level, workers) for level in LEVELS for workers in (1, 2, 8)]
+    ways: list[tuple[Isolation, int]] = [(LEVELS[0], 8), *((level, workers) for level in LEVELS for workers in (1, 2))]
     found = in_all_ways(reference, program(STATEFUL), 12, ways)
-    assert len(found) == 4 * len(LEVELS)
+    assert len(found) == 3 * len(LEVELS) + 1
     assert different(found) == []
 
 
