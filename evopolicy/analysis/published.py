@@ -89,11 +89,39 @@ SLUGS = dict(
 )  # fmt: skip
 """The slug of our Benchmark of each, by Gymnasium id: those of `suite=core16`."""
 
+_IDS = {slug: id_ for id_, slug in SLUGS.items()}
+
 DEMANDS = {benchmark.id: benchmark.demand for benchmark in CORE16}
 """The demand group of each Benchmark, by Gymnasium id."""
 
 FAMILIES = {benchmark.id: benchmark.family for benchmark in CORE16}
 """The category of each Benchmark, by Gymnasium id: the `groups` of `rank_table`."""
+
+
+def gymnasium_id(benchmark_id: str) -> str:
+    """`CartPole-v1` of `classic/CartPole-v1`: what an id has in common with the paper's."""
+    return benchmark_id.rpartition("/")[2]
+
+
+def slugs_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """By Gymnasium id, the slug of the one Benchmark that published scores stand beside.
+
+    Several Benchmarks may have one id: it is that of `suite=core16`, else the first.
+
+    Args:
+        pairs: (slug, `family/Name-vN`); '' for the id of a cell that is planned, which the suite's slugs tell.
+    """
+    found: dict[str, str] = {}
+    for slug, benchmark_id in pairs:
+        id_ = gymnasium_id(benchmark_id) or _IDS.get(slug, "")
+        if id_ and (id_ not in found or SLUGS.get(id_) == slug):
+            found[id_] = slug
+    return found
+
+
+def as_published(entry: str) -> str:
+    """What a published entry is called where a person's entry has its name."""
+    return f"{entry} (published)"
 
 
 def published_scores(entries: Iterable[str] = ENTRIES) -> list[CellScore]:

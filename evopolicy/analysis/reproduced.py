@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evopolicy.analysis.layout import align
-from evopolicy.analysis.published import CORE16, ENTRIES, RANDOM, SOURCE
+from evopolicy.analysis.published import CORE16, ENTRIES, RANDOM, SOURCE, gymnasium_id
 from evopolicy.kernel.record import Run, RunRecord
 from evopolicy.kernel.shown import clean
 
@@ -46,7 +46,7 @@ def random_row(runs: Iterable[Run]) -> list[RandomCell]:
     published = {b.id: (place, b.means[ENTRIES.index(RANDOM)]) for place, b in enumerate(CORE16)}
     found: list[tuple[int, RandomCell]] = []
     for run in runs:
-        task = run.record.benchmark.id.rpartition("/")[2]
+        task = gymnasium_id(run.record.benchmark.id)
         measured = run.result.assessment
         if task in published and _is_the_papers(run.record) and run.finished and run.valid and measured:
             place, mean = published[task]

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.heldout import as_columns, heldout_scores, unlike_benchmarks
 from evopolicy.analysis.intervals import MIN_RUNS, Interval
-from evopolicy.analysis.published import AGENTS, DEMANDS, FAMILIES, RANDOM, SOURCE, published_scores
+from evopolicy.analysis.published import DEMANDS, FAMILIES, SOURCE, as_published, slugs_of
 from evopolicy.analysis.published_facts import NORMALIZED_NOTE
 from evopolicy.analysis.rank import average_seeds
 from evopolicy.analysis.resampling import aggregate_interval, rank_score_intervals
@@ -19,7 +20,7 @@ from evopolicy.analysis.sheet import Head, Sheet, SheetCell, fitting, mark_best,
 from evopolicy.analysis.statistics import Floats, aggregate
 from evopolicy.analysis.table_source import Material
 from evopolicy.analysis.tables import EntryRank, RankTable, rank_table
-from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.kernel.errors import RecordError
 
 _DIGITS = 3
 """Decimals of scores between 0 and 1."""
@@ -225,7 +226,8 @@ def _by_benchmark(material: Material, name: str, rows: Mapping[str, list[SheetCe
 
 def _entry_head(material: Material, entry: str) -> Head:
     cell = material.named(entry)
-    key = f"{entry} (published)" if material.is_published(entry) and not entry.endswith("(published)") else entry
+    renamed = material.names.get(entry) not in (None, entry)
+    key = as_published(entry) if material.is_published(entry) and not renamed else entry
     return Head(key, cell.text)
 
 
@@ -246,7 +248,8 @@ def normalized_sheet(material: Material, name: str) -> Sheet:
     """Held-out scores between two anchors, cut to [0, 1] and averaged over groups of Benchmarks."""
     config = material.config
     values = {key: _statistic(material, runs) for key, runs in _cells(material).items()}
-    anchors, flat = _anchors(material, values)
+    scale = _scale(material, values)
+    anchors = scale.anchors
     tables, lacking = episode_tables(material) if config.over and material.own else ({}, [])
     rng = np.random.default_rng(config.seed)
     decimals = _DIGITS if config.digits is None else config.digits
@@ -263,29 +266,25 @@ def normalized_sheet(material: Material, name: str) -> Sheet:
                     continue
                 span = _normalized_interval(material, tables.get(entry, {}), there, anchors, rng)
                 spans += [span] if span else []
-                scaled = [_scaled(values[entry, slug], *anchors[slug]) for slug in there]
-                point = math.fsum(scaled) / len(scaled) if scaled else None
+                parts = [scaled(values[entry, slug], *anchors[slug]) for slug in there]
+                point = math.fsum(parts) / len(parts) if parts else None
                 cells.append(number(point, decimals, span))
             heads.append(Head(f"{key} {group}".strip(), key if key == "benchmarks" else "score", group=group))
             columns.append(mark_best(cells) if key == "normalized" else cells)
     heads.append(Head("source", "source", text=True, drawn=False))
     columns.append([material.origin(entry) for entry in material.entries])
     gone = [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."] if lacking else []
-    notes = [*_anchor_notes(material), *flat, *material.notes, *interval_notes(spans, config.level), *gone]
+    notes = [*_anchor_notes(material, scale), *material.notes, *interval_notes(spans, config.level), *gone]
     if material.published and not material.own and config.by == "demand":
         notes.append(NORMALIZED_NOTE)
     return Sheet(name, config.title, tuple(heads), tuple(zip(*columns, strict=True)), notes=tuple(notes))
-
-
-def _scaled(value: float, zero: float, one: float) -> float:
-    return min(max((value - zero) / (one - zero), 0.0), 1.0)
 
 
 def _normalized_interval(
     material: Material,
     tables: Mapping[str, Floats],
     slugs: Sequence[str],
-    anchors: Mapping[str, tuple[float, float]],
+    anchors: Anchors,
     rng: np.random.Generator,
 ) -> Interval | None:
     config = material.config
@@ -298,49 +297,24 @@ def _normalized_interval(
     )
 
 
-def _anchors(
-    material: Material, values: Mapping[tuple[str, str], float]
-) -> tuple[dict[str, tuple[float, float]], list[str]]:
-    """The scores that are 0 and 1 by Benchmark, of those that have both; and a note on the others."""
+def _scale(material: Material, values: Mapping[tuple[str, str], float]) -> Scale:
     config = material.config
-    slug_of = {id_: slug for slug, id_ in material.ids.items()}
-    history = {
-        (score.entry, slug_of[score.benchmark_id]): score.mean
-        for score in published_scores()
-        if score.benchmark_id in slug_of and score.mean is not None
-    }
-    names = {entry for entry, _ in values}
-    if config.zero != RANDOM and config.zero not in names:
-        raise ConfigError(f"zero: there is no entry '{config.zero}' here.{did_you_mean(config.zero, {RANDOM, *names})}")
-    zeros = history if config.zero == RANDOM else values
-    found, without = {}, []
-    for slug in material.benchmarks:
-        zero = zeros.get((config.zero, slug))
-        agents = [value for (entry, b), value in values.items() if b == slug and entry != config.zero]
-        if config.one == "published":
-            agents = [history[agent, slug] for agent in AGENTS if (agent, slug) in history]
-        if zero is None or not agents or max(agents) <= zero:
-            without.append(material.titles[slug])
-        else:
-            found[slug] = (zero, max(agents))
-    if not found:
+    own = {score.entry for score in material.own}
+    slugs = slugs_of(material.ids.items())
+    scale = find_scale(values, material.benchmarks, slugs, own=own, zero=config.zero, one=config.one)
+    if not scale.anchors:
         raise RecordError(
             f"normalized: no Benchmark has a score of '{config.zero}' and a better one; name another entry as zero"
         )
-    note = [f"Left out, since nothing there lies above a score that is 0: {', '.join(without)}."] if without else []
-    return found, note
+    return scale
 
 
-def _anchor_notes(material: Material) -> list[str]:
-    config = material.config
-    zero = f"{RANDOM} as published" if config.zero == RANDOM else config.zero
-    one = f"the best of {', '.join(e for e in material.entries if e != config.zero)}"
-    one = (
-        f"the best agent of {SOURCE}, whoever stands here"
-        if config.one == "published"
-        else f"{one}: it moves with them"
-    )
-    return [f"0 is {zero}, 1 on each Benchmark {one}; cut to [0, 1], mean over the group's Benchmarks."]
+def _anchor_notes(material: Material, scale: Scale) -> list[str]:
+    best = f"the best of {', '.join(e for e in material.entries if e not in scale.floors)}: it moves with them"
+    one = f"the best agent of {SOURCE}, whoever stands here" if material.config.one == "published" else best
+    notes = [f"0 is {scale.zero}, 1 on each Benchmark {one}; cut to [0, 1], mean over the group's Benchmarks."]
+    without = ", ".join(material.titles[slug] for slug in scale.without)
+    return [*notes, f"Left out, without a score that is 0 or one above it: {without}."] if without else notes
 
 
 # --- Episodes and notes ------------------------------------------------------------------------------------------

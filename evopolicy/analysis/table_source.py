@@ -11,7 +11,19 @@ import pandas as pd
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
 from evopolicy.analysis.intervals import few_runs_foot
-from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, ENTRIES, FAMILIES, NOTE, SLUGS, published_scores
+from evopolicy.analysis.published import (
+    AGENTS,
+    CORE16,
+    DEMANDS,
+    ENTRIES,
+    FAMILIES,
+    NOTE,
+    SLUGS,
+    as_published,
+    gymnasium_id,
+    published_scores,
+    slugs_of,
+)
 from evopolicy.analysis.scores import CellScore, check_comparable, name_cells
 from evopolicy.analysis.sheet import PUBLISHED_MARK, SheetCell
 from evopolicy.analysis.table_config import TableConfig
@@ -110,7 +122,8 @@ def gather(config: TableConfig, frames: Frames | None) -> Material:
     shown = {score.entry for score in published}
     back = {name: entry for entry, name in names.items() if name in shown}
     mixes = check_comparable(own, config.allow)
-    ids = {slugs[b.id]: b.id for b in CORE16} | {s.benchmark: _tail(s.benchmark_id) for s in own if s.benchmark_id}
+    ids = {slugs[b.id]: b.id for b in CORE16}
+    ids |= {score.benchmark: gymnasium_id(score.benchmark_id) for score in own if score.benchmark_id}
     benchmarks = _benchmarks(config, own, published, slugs)
     paired = config.kind in _PER_BENCHMARK and config.over is not None
     mixes += unlike_note(unlike_benchmarks(own)) if paired else []
@@ -135,20 +148,15 @@ def _published(config: TableConfig) -> list[CellScore]:
     return published_scores(ENTRIES if config.kind in _PER_BENCHMARK else AGENTS)
 
 
-def _tail(benchmark_id: str) -> str:
-    return benchmark_id.rpartition("/")[2]
-
-
 def _slugs(own: Sequence[CellScore]) -> dict[str, str]:
     """Our slug of each published Benchmark, by Gymnasium id: of the Runs that are of it, else the suite's."""
-    found = {_tail(score.benchmark_id): score.benchmark for score in own if score.benchmark_id}
-    suite = {score.benchmark for score in own} & set(SLUGS.values())
-    return {id_: slug if slug in suite else found.get(id_, slug) for id_, slug in SLUGS.items()}
+    found = slugs_of((score.benchmark, score.benchmark_id) for score in own)
+    return {id_: found.get(id_, slug) for id_, slug in SLUGS.items()}
 
 
 def _published_names(own: Sequence[CellScore], published: Sequence[CellScore]) -> dict[str, str]:
     taken = {score.entry for score in own}
-    return {e: f"{e} (published)" if e in taken else e for e in ENTRIES if any(s.entry == e for s in published)}
+    return {e: as_published(e) if e in taken else e for e in ENTRIES if any(s.entry == e for s in published)}
 
 
 def _choose(
@@ -180,7 +188,8 @@ def _choose(
 def _wanted(config: TableConfig, own: Sequence[CellScore], slugs: Mapping[str, str]) -> list[str]:
     """Slugs of `config.benchmarks`."""
     known = {**slugs, **{slug: slug for slug in slugs.values()}}
-    known |= {name: s.benchmark for s in own for name in (s.benchmark, s.benchmark_id, _tail(s.benchmark_id)) if name}
+    known |= {name: score.benchmark for score in own for name in (score.benchmark, score.benchmark_id) if name}
+    known |= slugs_of((score.benchmark, score.benchmark_id) for score in own)
     found: dict[str, None] = {}
     for name in config.benchmarks:
         if name == "core16":

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from evopolicy.analysis import footnotes, rank
+from evopolicy.analysis.published import gymnasium_id, slugs_of
 from evopolicy.analysis.rank import Missing
 from evopolicy.analysis.scores import OPEN, CellScore, Source, cell_scores, check_comparable, name_cells
 from evopolicy.kernel.errors import RecordError
@@ -127,12 +128,9 @@ def entry_ranks(runs: Iterable[Run], planned: Sequence[Cell] = ()) -> dict[str, 
 
 def _join_extra(scores: list[CellScore], extra: Sequence[CellScore]) -> list[CellScore]:
     """Extra cells under the slug of the Benchmark that has the same Gymnasium id among `scores`."""
-    slugs = {_tail(score.benchmark_id): score.benchmark for score in scores if score.benchmark_id}
-    return scores + [replace(cell, benchmark=slugs.get(_tail(cell.benchmark_id), cell.benchmark)) for cell in extra]
-
-
-def _tail(benchmark_id: str) -> str:
-    return benchmark_id.rpartition("/")[2]
+    slugs = slugs_of((score.benchmark, score.benchmark_id) for score in scores)
+    found = ((cell, slugs.get(gymnasium_id(cell.benchmark_id), cell.benchmark)) for cell in extra)
+    return scores + [replace(cell, benchmark=slug) for cell, slug in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +290,7 @@ def _categories(
 ) -> tuple[tuple[str, ...], dict[tuple[str, str], float | None]]:
     if not groups:
         return (), {}
-    ids = {score.benchmark: _tail(score.benchmark_id) for score in scores if score.benchmark_id}
+    ids = {score.benchmark: gymnasium_id(score.benchmark_id) for score in scores if score.benchmark_id}
     names = [groups.get(b) or groups.get(ids.get(b, "")) or "other" for b in sheet.benchmarks]
     means = rank.category_means(ranking, names)
     return tuple(means), {

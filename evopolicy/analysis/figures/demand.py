@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
-from evopolicy.analysis.figures.scores import Anchors, draw_bar, entries_axis, few_note, many, what_is
+from evopolicy.analysis.figures.scores import draw_bar, entries_axis, few_note, many, what_is
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import Interval
-from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM
+from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM, as_published, gymnasium_id, slugs_of
 from evopolicy.analysis.resampling import aggregate_interval
 from evopolicy.analysis.statistics import Floats
-from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.kernel.errors import RecordError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +47,7 @@ def demand_figure(
 
     Args:
         published: whether the paper's four agents stand beside the Runs.
-        zero: the entry whose score is 0; 'uniform random' is the published row. It is not drawn.
+        zero: the entry whose score is 0, which is not drawn; 'uniform random' is the published row.
         anchors: by Gymnasium id, the scores that are 0 and 1, instead.
         entries: of the Runs.
 
@@ -54,49 +55,45 @@ def demand_figure(
     ConfigError for a `zero` there is not.
     """
     material = gather(frames, entries, allow) if frames is not None else None
-    tables = _by_id(material) if material else {}
+    tables, beside = _by_id(material) if material else ({}, [])
     own: dict[str, dict[str, float]] = {
         e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()
     }
     paper = _published() if published or not own else {}
     if frames is not None and not any(own.values()):
         raise RecordError("demand: no Run is on a Benchmark of Core16, and only those have a demand group")
-    taken = {name: f"{name} (published)" if name in own else name for name in paper}
+    taken = {name: as_published(name) if name in own else name for name in paper}
     means = {**{taken[name]: of for name, of in paper.items()}, **own}
-    scale = dict(anchors) if anchors is not None else _anchors(means, zero, own)
-    shown = [entry for entry, of in means.items() if of and (anchors is not None or entry != zero)]
-    shared = {b: scale[b] for b in DEMANDS if b in scale and all(b in means[entry] for entry in shown)}
+    scale = _scale(means, zero, own) if anchors is None else None
+    known = scale.anchors if scale else dict(anchors or {})
+    shown = [entry for entry, of in means.items() if of and not (scale and entry in scale.floors)]
+    shared = {b: known[b] for b in DEMANDS if b in known and all(b in means[entry] for entry in shown)}
     if not shared or not shown:
         raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
     points, spans = _points(means, tables, shown, shared, level, seed)
-    notes = [*_notes(material, taken, spans, zero, anchors, level), *_left_out(means, own, shown, shared)]
+    notes = [*_notes(material, taken, spans, scale, level), *_left_out(means, own, shown, shared, beside)]
     return _draw(shown, points, spans, notes, own, dark)
 
 
-def _by_id(material: Material) -> dict[str, dict[str, Floats]]:
-    """Held-out tables of the Benchmarks of Core16, by Gymnasium id."""
+def _by_id(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]:
+    """Held-out tables of the Benchmarks of Core16, by Gymnasium id; and other Benchmarks of such an id."""
     runs = material.frames.runs
-    ids = {str(b): str(i).rpartition("/")[2] for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
-    return {
-        entry: {ids[name]: table for name, table in of.items() if ids[name] in DEMANDS}
+    pairs = {str(b): str(i) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
+    ids = {slug: id_ for id_, slug in slugs_of(pairs.items()).items() if id_ in DEMANDS}
+    tables = {
+        entry: {ids[name]: table for name, table in of.items() if name in ids}
         for entry, of in heldout_tables(material).items()
     }
+    return tables, [slug for slug, id_ in pairs.items() if slug not in ids and gymnasium_id(id_) in DEMANDS]
 
 
 def _published() -> dict[str, dict[str, float]]:
     return {agent: {b.id: b.means[place] for b in CORE16} for place, agent in enumerate(AGENTS)}
 
 
-def _anchors(means: Means, zero: str, own: Means) -> dict[str, tuple[float, float]]:
-    floor = {b.id: b.means[-1] for b in CORE16} if zero == RANDOM and zero not in own else means.get(zero)
-    if floor is None:
-        raise ConfigError(f"zero: there is no entry '{zero}' here.{did_you_mean(zero, [RANDOM, *means])}")
-    found = {}
-    for benchmark in DEMANDS:
-        best = max((of[benchmark] for e, of in means.items() if e != zero and benchmark in of), default=math.nan)
-        if benchmark in floor and best > floor[benchmark]:
-            found[benchmark] = (floor[benchmark], best)
-    return found
+def _scale(means: Means, zero: str, own: Means) -> Scale:
+    values = {(entry, benchmark): mean for entry, of in means.items() for benchmark, mean in of.items()}
+    return find_scale(values, DEMANDS, {id_: id_ for id_ in DEMANDS}, own=own, zero=zero)
 
 
 def _points(
@@ -111,7 +108,7 @@ def _points(
             names = [b for b in means[entry] if b in scale and DEMANDS[b] == group]
             if not names:
                 continue
-            cut = [min(max((means[entry][b] - scale[b][0]) / (scale[b][1] - scale[b][0]), 0.0), 1.0) for b in names]
+            cut = [scaled(means[entry][b], *scale[b]) for b in names]
             points[group, entry] = math.fsum(cut) / len(cut), len(cut)
             if entry in tables:
                 chosen, known = {b: tables[entry][b] for b in names}, {b: scale[b] for b in names}
@@ -153,16 +150,16 @@ def _notes(
     material: Material | None,
     taken: Mapping[str, str],
     spans: Mapping[tuple[str, str], Interval],
-    zero: str,
-    anchors: Anchors | None,
+    scale: Scale | None,
     level: float,
 ) -> list[str]:
     found = list(spans.values())
-    low = f"{zero} as published" if zero == RANDOM else zero
-    said = f"0 is {low}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
+    said = "0 and 1 are the anchors given; cut to [0, 1]."
+    if scale is not None:
+        said = f"0 is {scale.zero}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
     return [
         material.count() if material else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
-        said if anchors is None else "0 and 1 are the anchors given; cut to [0, 1].",
+        said,
         *what_is(found, level, "Line"),
         *few_note(found),
         NOTE if taken else "",
@@ -170,12 +167,13 @@ def _notes(
     ]
 
 
-def _left_out(means: Means, own: Means, shown: Sequence[str], shared: Anchors) -> list[str]:
+def _left_out(means: Means, own: Means, shown: Sequence[str], shared: Anchors, beside: Sequence[str]) -> list[str]:
     """What is not in the figure, in words: entries, and Benchmarks that somebody's Runs or the paper have."""
     there = {benchmark for entry in shown for benchmark in means[entry]}
     gone = [benchmark for benchmark in DEMANDS if benchmark in there and benchmark not in shared]
     empty = [entry for entry, of in own.items() if not of]
     return [
         f"Over {len(shared)} of {len(there)} Benchmarks: the others lack an entry's score or a scale." if gone else "",
+        f"Of the Gymnasium id of another Benchmark here, and left out: {', '.join(beside)}." if beside else "",
         f"Without a Benchmark of Core16 and left out: {', '.join(empty)}." if empty else "",
     ]

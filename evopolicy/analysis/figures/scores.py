@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evopolicy.analysis.anchors import Anchors, own_anchors
 from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
 from evopolicy.analysis.figures.style import (
     WIDTH,
@@ -22,7 +23,7 @@ from evopolicy.analysis.figures.style import (
 )
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import MIN_RUNS, Interval
-from evopolicy.analysis.published import NOTE, published_scores
+from evopolicy.analysis.published import NOTE, as_published, published_scores, slugs_of
 from evopolicy.analysis.resampling import ProfileBand, profile_band, rank_score_intervals
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.tables import EntryRank, RankTable, rank_table
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Anchors = Mapping[str, tuple[float, float]]
-"""By Benchmark, the scores that count as 0 and as 1."""
 _BAR = 0.62
 _ROW = 0.27
 """Inches an entry takes."""
@@ -104,12 +103,12 @@ def _extra(material: Material, published: bool) -> list[CellScore]:
     if not published:
         return []
     runs = material.frames.runs
-    slugs = {str(i).rpartition("/")[2]: str(b) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
+    slugs = slugs_of((str(b), str(i)) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True))
     taken = set(material.entries)
     found = [
         replace(
             score,
-            entry=f"{score.entry} (published)" if score.entry in taken else score.entry,
+            entry=as_published(score.entry) if score.entry in taken else score.entry,
             benchmark=slugs[score.benchmark_id],
         )
         for score in published_scores()
@@ -211,13 +210,15 @@ def profile_figure(
     Over the Benchmarks on which every entry has Runs.
 
     Args:
-        anchors: by Benchmark, the scores that count as 0 and 1; by default `own_anchors`.
+        anchors: by Benchmark, the scores that count as 0 and 1; by default `anchors.own_anchors`.
 
     Raises RecordError where no Benchmark has Runs of every entry and a scale.
     """
     material = gather(frames, entries, allow)
     tables = heldout_tables(material)
-    scale, said = (anchors, "0 and 1 are the anchors given.") if anchors is not None else own_anchors(material, tables)
+    runs = material.frames.runs
+    random = {str(entry) for entry in runs[runs["agent_name"] == "random"]["entry"]}
+    scale, said = (anchors, "0 and 1 are the anchors given.") if anchors is not None else own_anchors(tables, random)
     shared = [b for b in material.benchmarks if b in scale and all(b in of for of in tables.values())]
     if not shared:
         raise RecordError("profile: no Benchmark has Runs of every entry and two scores that are 0 and 1")
@@ -259,25 +260,6 @@ def _draw_band(panel: Axes, band: ProfileBand, look: Look, entry: str) -> None:
     if band.over is not None:
         panel.fill_between(band.thresholds, band.low, band.high, step="post", color=look.colour, alpha=0.13, lw=0)
     panel.plot(band.thresholds, band.fractions, label=label(entry), **line)
-
-
-def own_anchors(material: Material, tables: Tables) -> tuple[dict[str, tuple[float, float]], str]:
-    """Scores that are 0 and 1, of the Runs at hand, and the sentence that says so: a scale that moves with them.
-
-    0 is the mean of the entry whose agent is `random` where there is one, else the lowest Run; 1 the best mean of an
-    entry.
-    """
-    runs = material.frames.runs
-    random = sorted({str(e) for e in runs[runs["agent_name"] == "random"]["entry"]})
-    found: dict[str, tuple[float, float]] = {}
-    for name in material.benchmarks:
-        means = {entry: float(np.nanmean(of[name])) for entry, of in tables.items() if name in of}
-        lowest = min(float(np.nanmin(np.nanmean(of[name], axis=1))) for of in tables.values() if name in of)
-        zero = means[random[0]] if len(random) == 1 and random[0] in means else lowest
-        if max(means.values()) > zero:
-            found[name] = (zero, max(means.values()))
-    floor = f"{random[0]}, or the lowest Run where it has none" if len(random) == 1 else "the lowest Run"
-    return found, f"0 is {floor}, 1 the best entry's mean on each Benchmark: a scale that moves with who is here."
 
 
 def _profile_notes(
