@@ -14,12 +14,13 @@ from evopolicy import build
 from evopolicy.config import RunConfig, config_from
 from evopolicy.execution import isolation as levels
 from evopolicy.execution.machine import machine, versions
+from evopolicy.kernel.benchmark import PrivateSplit
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.pool import PoolConfig, plan_pool
 from evopolicy.kernel.ports import Observer
 from evopolicy.kernel.program import ProgramStore, capture
 from evopolicy.kernel.record import Run, RunRecord
-from evopolicy.kernel.regrade import PrivateSplit, adopt, lay_regrade, regrade
+from evopolicy.kernel.regrade import adopt, lay_regrade, regrade
 from evopolicy.kernel.result import Grading
 from evopolicy.kernel.submission import Bench
 from evopolicy.kernel.values import digest
@@ -82,12 +83,14 @@ class Measured:
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Measured:
+        """What `runs` have measured on Validation and Assessment."""
         found = cls()
         for run in runs:
             found.add(run)
         return found
 
     def add(self, run: Run) -> None:
+        """Take in what `run` has measured so far; the files are listed, not read."""
         for split in SPLITS:
             for path in sorted((run.folder / "evaluations" / split).glob("*.jsonl")):
                 conditions = _conditions(run.record, split, path.stem)

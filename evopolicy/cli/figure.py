@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evopolicy.cli import sources
-from evopolicy.cli.named import is_file, plain_name, read_named
-from evopolicy.cli.options import pairs
+from evopolicy.cli.named import WHERE, is_file, plain_name, read_named
+from evopolicy.cli.options import listed, pairs, truth
+from evopolicy.cli.sources import sources, tell_unreadable
+from evopolicy.cli.target import check_target, write_target
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
-_WHERE = ("name", *sources.KEYS, "to")
+_TRUTHS = ("dark", "published", "data_edits")
 
 
 def figure(words: Sequence[str]) -> int:
     """`name=` a kind, a figure of `conf/figure/` or a YAML file, the Runs (`sweep=` or `source=`), `to=FILE`.
 
-    Any key of the figure's config may be given too; without words the kinds and the figures of `conf/` are listed.
+    Any other key than `kind` of the figure's config may be given too; without words the kinds and the figures of
+    `conf/` are listed. Exit code 1 where a record cannot be read; the figure is of the others.
+
+    Raises ConfigError for an option or a value there is not and for a file that cannot be written, RecordError where
+    there is nothing to draw or conditions differ, TrackingError as `sources` does.
     """
     from evopolicy.analysis.figures.config import draw_figure, figure_config
 
@@ -24,15 +29,18 @@ def figure(words: Sequence[str]) -> int:
         return _list()
     options = pairs("figure", words)
     config = figure_config({**_read(options), **_overrides(options)})
-    from evopolicy.analysis import find_runs, load_frames, save_figure
-    from evopolicy.analysis.figures.style import check_format
+    from evopolicy.analysis import find_runs, load_frames
+    from evopolicy.analysis.figures.style import check_format, picture
 
     target = check_format(options.get("to", f"{plain_name(options['name']).rpartition('/')[2]}.svg"))
-    frames = None
+    check_target(target)
+    found = None
     if config.kind != "demand" or {"sweep", "source"} & set(options):
-        frames = load_frames(find_runs(*sources.sources(options, "figure")), programs=config.needs_programs)
-    print(save_figure(draw_figure(config, frames), target))
-    return 0
+        found = find_runs(*sources(options, "figure"))
+    frames = load_frames(found, programs=config.needs_programs) if found is not None else None
+    write_target(target, picture(draw_figure(config, frames), target.suffix.lower()[1:]))
+    print(target)
+    return tell_unreadable(found, "the figure")
 
 
 def _list() -> int:
@@ -63,6 +71,7 @@ def _read(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _overrides(options: Mapping[str, str]) -> dict[str, Any]:
-    """Keys of a figure's config; `true` and `false` in any case are what they say."""
-    said = {key: value for key, value in options.items() if key not in _WHERE}
-    return {key: {"true": True, "false": False}.get(value.lower(), value) for key, value in said.items()}
+    """Keys of a figure's config, as its YAML would have them."""
+    said: dict[str, Any] = {key: value for key, value in options.items() if key not in WHERE}
+    truths = {key: truth(key, said[key]) for key in _TRUTHS if key in said}
+    return {**said, **truths, **({"allow": listed(said["allow"])} if "allow" in said else {})}

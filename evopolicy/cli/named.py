@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from evopolicy.cli.sources import KEYS
 from evopolicy.kernel.errors import ConfigError, did_you_mean
+
+WHERE = ("name", *KEYS, "to")
+"""Options that say what is made, of which Runs and where it goes; the others are keys of its config."""
 
 
 def is_file(name: str) -> bool:

@@ -29,6 +29,19 @@ def pairs(verb: str, words: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def truth(key: str, text: str) -> bool:
+    """What `true` or `false`, in any case, says. Raises ConfigError for another word."""
+    said = {"true": True, "false": False}.get(text.strip().lower())
+    if said is None:
+        raise ConfigError(f"{key}: true or false is needed, found '{text}'")
+    return said
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a comma separated list, without the spaces around them and without empty ones."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def output_of(options: Mapping[str, str]) -> Path:
     """The output folder. Raises ConfigError where there is none."""
     output = Path(options.get("output", OUTPUT))

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from evopolicy import regrade as regrading
 from evopolicy.analysis import find_runs
+from evopolicy.analysis.load import Found
 from evopolicy.build import run_folder
-from evopolicy.cli.options import OUTPUT
-from evopolicy.cli.sources import KEYS, sources
+from evopolicy.cli.options import OUTPUT, listed
+from evopolicy.cli.sources import sources, tell_left_out, tell_unreadable
 from evopolicy.cli.summary import print_table
 from evopolicy.cli.text import clean, number, plural
+from evopolicy.cli.verbs import VERBS
+from evopolicy.kernel.benchmark import PrivateSplit
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, RecordError, did_you_mean
 from evopolicy.kernel.record import Run
-from evopolicy.kernel.regrade import PrivateSplit
 from evopolicy.kernel.values import digest
 
-_OWN = (*KEYS, "name", "splits")
+_OWN = tuple(VERBS["regrade"].options)
+_WHAT = "the regrade"
 ASKED = "asked.json"
 FOLDER = "regrades"
 """Under the output folder."""
@@ -30,38 +34,65 @@ def regrade(words: Sequence[str]) -> int:
     """`sweep=NAME` or `source=` folders, `name=`, `splits=` (validation,assessment), and what is to be set anew:
     `pool.assessment=64`, `selection=validation_lcb`, `execution.workers=2`.
 
-    `selection=last,training_mean` grades by each of these rules, which then are part of the entries' names.
+    `selection=last,training_mean` grades by each of these rules, which then are part of the entries' names. Runs that
+    are left out are named on standard error. Exit code 1 where a record cannot be read or a Run cannot be graded; the
+    others are.
+
+    Raises ConfigError for an option or a value there is not and for a name that holds a regrade by other settings,
+    RecordError where the source holds no Run that can be graded, TrackingError as `sources` does.
     """
     options, changes = _read(words)
     splits = _splits(options.get("splits", ",".join(regrading.SPLITS)))
     found = find_runs(*sources(options, "regrade"))
     output = Path(options.get("output", OUTPUT))
     name = options.get("name") or digest("evopolicy/regrade-name/1", [changes, list(splits)])[:8]
-    runs = [run for run in found if run.state.candidates is not None and not run.record.parent]
+    runs = _gradable(found)
     if not runs:
+        tell_unreadable(found, _WHAT)
         raise RecordError("regrade: the source holds no Run that has handed off its candidates")
     earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
     _refuse_other(output / FOLDER / name, changes, splits)
-    measured = regrading.Measured.of([*runs, *earlier])
+    measured = regrading.Measured.of(runs + earlier)
+    again = partial(_again, root=output / FOLDER / name, output=output, splits=splits, measured=measured)
     jobs = [(run, rule) for run in runs for rule in _rules(changes)]
-    failed = 0
+    done = _grade(jobs, changes, again)
+    print(f"\n{plural(done, 'Run')} regraded in {output / FOLDER / name}\n")
+    code = 0
+    if done:
+        code = print_table(output / FOLDER / name)
+        print(f"\nThis table: evopolicy table source={output / FOLDER / name}")
+    return max(code, tell_unreadable(found, _WHAT), int(done < len(jobs)))
+
+
+def _gradable(found: Found) -> tuple[Run, ...]:
+    """The Runs that can be graded again; the others are named on standard error."""
+    why = {run.folder: _why_not(run) for run in found}
+    tell_left_out(_WHAT, (f"{_title(run)}: {why[run.folder]} ({run.folder})" for run in found if why[run.folder]))
+    return tuple(run for run in found if not why[run.folder])
+
+
+def _why_not(run: Run) -> str:
+    if run.record.parent:
+        return "is a regrade itself; name the Run it was made of"
+    if run.state.candidates is None:
+        return "has not handed off its candidates yet; finish the Run first"
+    return ""
+
+
+def _grade(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: Callable[..., Run]) -> int:
+    """Grade every Run by its rule, a line each; how many could be."""
+    done = 0
     for place, (run, rule) in enumerate(jobs, 1):
         title = f"[{place}/{len(jobs)}] {_title(run)}" + (f", {rule}" if rule else "")
-        asked = {**changes, "selection": rule} if rule else changes
+        asked, axes = ({**changes, "selection": rule}, {"selection": rule}) if rule else (changes, {})
         try:
-            axes = {"selection": rule} if rule else {}
-            again = _again(run, asked, axes, output / FOLDER / name, output, splits, measured)
+            graded = again(run, asked, axes)
         except EvoPolicyError as error:
-            failed += 1
             print(f"{title}: {clean(str(error), 500)}", flush=True)
             continue
-        measured.add(again)
-        print(f"{title}: {_change(run, again)}", flush=True)
-    print(f"\n{plural(len(jobs) - failed, 'Run')} regraded in {output / FOLDER / name}\n")
-    if failed < len(jobs):
-        print_table(output / FOLDER / name)
-        print(f"\nThis table: evopolicy table source={output / FOLDER / name}")
-    return 1 if failed else 0
+        done += 1
+        print(f"{title}: {_change(run, graded)}", flush=True)
+    return done
 
 
 def _refuse_other(folder: Path, changes: Mapping[str, Any], splits: Sequence[str]) -> None:
@@ -79,24 +110,28 @@ def _rules(changes: Mapping[str, Any]) -> list[str]:
     asked = changes.get("selection")
     if not isinstance(asked, str) or "," not in asked:
         return [""]
-    return list(dict.fromkeys(rule.strip() for rule in asked.split(",") if rule.strip())) or [""]
+    return list(dict.fromkeys(listed(asked))) or [""]
 
 
 def _again(
     run: Run,
     changes: Mapping[str, Any],
     axes: Mapping[str, str],
+    *,
     root: Path,
     output: Path,
     splits: tuple[PrivateSplit, ...],
     measured: regrading.Measured,
 ) -> Run:
+    """The regrade of `run`; its Episodes are added to those that need not be run again."""
     config = regrading.regraded_config(run, changes)
     config = replace(config, output=str(output), axes={**run.record.axes, **axes})
     record = regrading.regraded_record(run, config, splits)
     place = run_folder(config, record).relative_to(output / "runs")
     folder = root / place.with_name(f"s{record.seed}-{record.result_key[:8]}")
-    return regrading.regrade_run(run, config, folder, splits=splits, measured=measured)
+    graded = regrading.regrade_run(run, config, folder, splits=splits, measured=measured)
+    measured.add(graded)
+    return graded
 
 
 def _title(run: Run) -> str:
@@ -115,7 +150,7 @@ def _change(before: Run, after: Run) -> str:
 
 
 def _splits(text: str) -> tuple[PrivateSplit, ...]:
-    names = [name for name in text.split(",") if name]
+    names = listed(text)
     for name in names:
         if name not in regrading.SPLITS:
             raise ConfigError(f"splits: '{name}' is no private split.{did_you_mean(name, regrading.SPLITS)}")

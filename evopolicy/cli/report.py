@@ -2,54 +2,57 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evopolicy.analysis.load import Found, find_runs
-from evopolicy.cli.options import OUTPUT, TRACKING, output_above, pairs
-from evopolicy.cli.sources import is_mlflow, sources
+from evopolicy.cli.options import OUTPUT, TRACKING, listed, output_above, pairs, truth
+from evopolicy.cli.sources import is_mlflow, sources, tell_unreadable
+from evopolicy.cli.target import check_target, write_target
 from evopolicy.cli.text import plural
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.record import RECORD
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep
 
 NAME = "report.html"
-_YES = {"true": True, "false": False}
 
 
 def report(words: Sequence[str]) -> int:
-    """`source=` or `sweep=` what to show; `to=` the file, `report.html` beside the records by default; `log=true`."""
+    """`source=` or `sweep=` what to show; `to=` the file, `report.html` beside the records by default; `log=true`.
+
+    Exit code 1 where a record cannot be read; the page is of the others, and names it where it is a comparison.
+
+    Raises ConfigError for an option or a value there is not, for a file that cannot be written and for a page to log
+    that is of no one MLflow run; RecordError where no Run can be read; TrackingError where MLflow does not answer or
+    does not hold the Run or sweep.
+    """
     options = pairs("report", words)
-    log = _YES.get(options.get("log", "false"))
-    if log is None:
-        raise ConfigError(f"log: true or false is needed, found '{options['log']}'")
+    log = truth("log", options.get("log", "false"))
     folders = sources(options, "report")
     target = _target(options, folders)
     found = find_runs(*folders)
     sweep = _sweep(folders)
     if log and sweep is None and len(found) != 1:
         raise ConfigError("log: a report of several Runs is of no one MLflow run; name a Run or one sweep")
-    html = _render(found, sweep, folders, [name for name in options.get("allow", "").split(",") if name])
-    _write(target, html)
+    html = _render(found, sweep, folders, listed(options.get("allow", "")))
+    write_target(target, html)
     print(f"{target} ({len(html.encode()) / 1e6:.1f} MB, {plural(len(found), 'Run')})")
+    code = tell_unreadable(found, "the report")
     if log:
         _log(options, folders[0], found, sweep, html)
-    return 0
+    return code
 
 
 def _target(options: Mapping[str, str], folders: Sequence[Path]) -> Path:
-    """Where the page goes. Raises ConfigError for what is no HTML file, before anything is read."""
+    """Where the page goes. Raises ConfigError, before anything is read, for no HTML file and what cannot be written."""
     if "to" not in options:
-        return folders[0] / NAME if len(folders) == 1 and folders[0].is_dir() else Path(NAME)
+        return check_target(folders[0] / NAME if len(folders) == 1 and folders[0].is_dir() else Path(NAME))
     target = Path(options["to"])
     if target.is_dir():
-        return target / NAME
+        return check_target(target / NAME)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"to: an .html file or a folder is needed, found '{target}'")
-    if not target.absolute().parent.is_dir():
-        raise ConfigError(f"to: there is no folder '{target.absolute().parent}'; make it first")
-    return target
+    return check_target(target)
 
 
 def _sweep(folders: Sequence[Path]) -> Sweep | None:
@@ -69,19 +72,6 @@ def _render(found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: S
         raise RecordError(f"source: no Run can be read ({found.unreadable[0].reason})")
     title = f"Sweep {sweep.name}" if sweep else f"Runs of {', '.join(folder.name for folder in folders[:4])}"
     return render_sweep(gather_sweep(found, title, allow=allow, figures=draw_figures(found, allow)))
-
-
-def _write(target: Path, html: str) -> None:
-    """Whole or not at all."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.absolute().parent, delete=False) as file:
-        try:
-            file.write(html)
-            file.close()
-            Path(file.name).chmod(0o644)
-            Path(file.name).replace(target)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _log(options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | None, html: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evopolicy.cli.options import OUTPUT, output_of, sweep_of
+from evopolicy.cli.options import OUTPUT, listed, output_of, sweep_of
 from evopolicy.cli.text import clean
 from evopolicy.kernel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evopolicy.analysis.load import Found
 
 KEYS = ("sweep", "source", "output", "tracking.uri")
 """The options `sources` reads, for `options.pairs`."""
@@ -30,9 +34,9 @@ def sources(options: Mapping[str, str], verb: str = "table") -> list[Path]:
         )
     if "sweep" in options:
         output = output_of(options)
-        return [sweep_of(output, name) for name in _listed("sweep", options["sweep"])]
+        return [sweep_of(output, name) for name in _names("sweep", options["sweep"])]
     found: list[Path] = []
-    for source in _listed("source", options["source"]):
+    for source in _names("source", options["source"]):
         found.extend(_downloaded(source, options) if is_mlflow(source) else [Path(source)])
     return list(dict.fromkeys(found))
 
@@ -42,11 +46,27 @@ def is_mlflow(source: str) -> bool:
     return source.startswith(MLFLOW)
 
 
-def _listed(key: str, text: str) -> list[str]:
+def tell_left_out(what: str, reasons: Iterable[str]) -> None:
+    """Say on standard error, a line each, what was left out of `what`."""
+    for reason in reasons:
+        print(f"left out of {clean(what)}: {clean(reason, 500)}", file=sys.stderr)
+
+
+def tell_unreadable(found: Found | None, what: str) -> int:
+    """Name on standard error the records that cannot be read, and so are no part of `what`; the exit code.
+
+    0 where there is none, else 1: what was made of the others is not of all that was asked for.
+    """
+    unreadable = found.unreadable if found is not None else ()
+    tell_left_out(what, (one.reason for one in unreadable))
+    return 1 if unreadable else 0
+
+
+def _names(key: str, text: str) -> list[str]:
     """The parts of `text`; one folder where a folder with commas in its name lies there."""
     if text and key == "source" and not is_mlflow(text) and Path(text).exists():
         return [text]
-    names = [part.strip() for part in text.split(",") if part.strip()]
+    names = listed(text)
     if not names:
         raise ConfigError(f"{key}: a name is needed, found '{clean(text)}'")
     return names
@@ -59,6 +79,5 @@ def _downloaded(source: str, options: Mapping[str, str]) -> list[Path]:
     output = Path(options.get("output", OUTPUT))
     tracking = Tracking(options.get("tracking.uri", ""))
     found = download(source.removeprefix(MLFLOW), output, tracking)
-    for line in found.skipped:
-        print(f"left out of {clean(source)}: {clean(line, 500)}", file=sys.stderr)
+    tell_left_out(source, found.skipped)
     return list(found.sources)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evopolicy.cli.board import Board
-from evopolicy.cli.text import clean, duration, number, plural
+from evopolicy.cli.sources import tell_unreadable
+from evopolicy.cli.text import clean, duration, number, plural, show
 from evopolicy.kernel.attendance import is_unexplained
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.record import Run, load_run
@@ -50,27 +49,20 @@ def _states(board: Board) -> Iterator[RunState]:
             yield load_run(cell.folder).state
 
 
-def print_table(*sources: Path, allow: Sequence[str] = ()) -> bool:
+def print_table(*sources: Path, allow: Sequence[str] = ()) -> int:
     """The rank table of every Run in `sources`, and below it what they reproduce of the paper's random row.
 
-    False where a record in them cannot be read, each named on stderr.
+    Returns the exit code: 1 where a record in them cannot be read, each named on standard error.
     Raises RecordError where there is nothing to read or what there is cannot be compared.
     """
     from evopolicy.analysis import find_runs, random_row, rank_table, render_random_row, render_rich, render_text
 
     found = find_runs(*sources)
     table = rank_table(found, allow=allow)
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(render_rich(table))
-    else:
-        print(render_text(table, max(shutil.get_terminal_size((120, 24)).columns, 80)), end="")
+    show(lambda: render_rich(table), lambda columns: render_text(table, columns))
     if reproduced := render_random_row(random_row(found)):
         print(f"\n{reproduced}", end="")
-    for unreadable in found.unreadable:
-        print(f"left out of the table: {clean(unreadable.reason)}", file=sys.stderr)
-    return not found.unreadable
+    return tell_unreadable(found, "the table")
 
 
 def agent_lines(run: Run) -> Iterator[tuple[str, str]]:

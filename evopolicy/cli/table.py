@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evopolicy.cli.named import plain_name, read_named
-from evopolicy.cli.options import pairs
+from evopolicy.cli.named import WHERE, plain_name, read_named
+from evopolicy.cli.options import listed, pairs
 from evopolicy.cli.sources import KEYS as SOURCES
-from evopolicy.cli.sources import sources
+from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.cli.summary import print_table
-from evopolicy.cli.text import clean
+from evopolicy.cli.target import check_target, write_target
+from evopolicy.cli.text import clean, show, text_width
 from evopolicy.kernel.errors import ConfigError
 
 if TYPE_CHECKING:
-    from evopolicy.analysis.load import Found
     from evopolicy.analysis.sheet import Sheet
-    from evopolicy.analysis.table_config import TableConfig
+    from evopolicy.analysis.table_config import Format, TableConfig
 
-_WHERE = ("name", *SOURCES, "to")
+ENDINGS: Mapping[str, Format] = {
+    ".csv": "csv",
+    ".tex": "latex",
+    ".html": "html",
+    ".md": "markdown",
+    ".txt": "terminal",
+}
+"""The format that a file's ending asks for."""
 
 
 def table(words: Sequence[str]) -> int:
     """`name=` a table of `conf/table/` or a YAML file, `sweep=`, `source=`, `to=FILE` and any key of its config.
 
     Without a name: the rank table of `sweep=NAME`, or of `source=` one or more folders, comma separated; `allow=` names
-    the conditions that may differ.
+    the conditions that may differ. Exit code 1 where a record cannot be read; the table is of the others.
+
+    Raises ConfigError for an option or a value there is not and for a file that cannot be written, RecordError where
+    there is nothing to compare, cells are missing or conditions differ, TrackingError as `sources` does.
     """
 
     options = pairs("table", words)
@@ -41,8 +50,7 @@ def table(words: Sequence[str]) -> int:
         raise ConfigError(
             "table: name what to compare, sweep=NAME or source=FOLDER; name=paper/core16 prints what is published"
         )
-    allow = [name for name in options.get("allow", "").split(",") if name]
-    return 0 if print_table(*sources(options), allow=allow) else 1
+    return print_table(*sources(options), allow=listed(options.get("allow", "")))
 
 
 # --- tables from configs -----------------------------------------------------------------------------------------
@@ -53,20 +61,20 @@ def _named_table(options: Mapping[str, str]) -> int:
     from evopolicy.analysis.paper_tables import paper_table
     from evopolicy.analysis.table_config import table_config
 
-    overrides = {key: _value(key, text) for key, text in options.items() if key not in _WHERE}
-    config = table_config({**read_named("table", options["name"]), **overrides})
+    target = check_target(options["to"]) if "to" in options else None
+    config = table_config({**read_named("table", options["name"]), **_overrides(options, target)})
     found = find_runs(*sources(options)) if {"sweep", "source"} & set(options) else None
     frames = load_frames(found) if found is not None else None
     sheet = paper_table(config, frames, name=plain_name(options["name"]))
-    _show(sheet, config, options.get("to"))
-    return _tell_unreadable(found)
+    _show(sheet, config, target)
+    return tell_unreadable(found, "the table")
 
 
-def _tell_unreadable(found: Found | None) -> int:
-    unreadable = found.unreadable if found is not None else ()
-    for one in unreadable:
-        print(f"left out of the table: {clean(one.reason)}", file=sys.stderr)
-    return 1 if unreadable else 0
+def _overrides(options: Mapping[str, str], target: Path | None) -> dict[str, Any]:
+    """Keys of the table's config; the format is that of the file's ending where the command line names none."""
+    ending = ENDINGS.get(target.suffix.lower()) if target is not None else None
+    said = {key: _value(key, text) for key, text in options.items() if key not in WHERE}
+    return {"format": ending, **said} if ending else said
 
 
 def _value(key: str, text: str) -> Any:
@@ -81,26 +89,20 @@ def _value(key: str, text: str) -> Any:
         return text
 
 
-def _show(sheet: Sheet, config: TableConfig, file: str | None) -> None:
-    """Print the table, or write it to `file`; notes of a CSV, which has no place for them, go to standard error."""
+def _show(sheet: Sheet, config: TableConfig, target: Path | None) -> None:
+    """Print the table, or write it to `target`; notes of a CSV, which has no place for them, go to standard error."""
+    from evopolicy.analysis.draw import sheet_rich
     from evopolicy.analysis.paper_tables import draw_table
 
-    if file is None and config.format == "terminal" and sys.stdout.isatty():
-        from rich.console import Console
-
-        from evopolicy.analysis.draw import sheet_rich
-
-        Console().print(sheet_rich(sheet))
+    if target is None and config.format == "terminal":
+        show(lambda: sheet_rich(sheet), lambda columns: draw_table(sheet, "terminal", columns))
         return
-    text = draw_table(sheet, config.format, max(shutil.get_terminal_size((120, 24)).columns, 80))
+    text = draw_table(sheet, config.format, text_width())
     if config.format == "csv":
         for note in sheet.notes:
             print(clean(note, 2_000), file=sys.stderr)
-    if file is None:
+    if target is None:
         print(text, end="")
         return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"to: '{file}' cannot be written ({error.strerror}); name another file") from None
-    print(f"Written: {file}")
+    write_target(target, text)
+    print(f"Written: {target}")

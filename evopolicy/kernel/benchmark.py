@@ -15,6 +15,8 @@ from evopolicy.kernel.spaces import Space
 from evopolicy.kernel.values import Value, digest
 
 Split = Literal["training", "validation", "assessment"]
+PrivateSplit = Literal["validation", "assessment"]
+"""A split the agent never meets."""
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.benchmark import PrivateSplit
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.failures import MEANINGS
 from evopolicy.kernel.journal import JOURNAL, Journal, write_durably
 from evopolicy.kernel.ports import Observer
 from evopolicy.kernel.program import link_program
 from evopolicy.kernel.record import RECORD, Run, RunRecord, load_run, read_record, write_record
-from evopolicy.kernel.result import Grading, complete, graded_path, has_ended, measure_split
+from evopolicy.kernel.result import Grading, complete, graded_path, has_ended, measure_split, validate
 from evopolicy.kernel.secrets import masked_events
-from evopolicy.kernel.state import Ledger, ResultState
+from evopolicy.kernel.state import Ledger
 from evopolicy.kernel.submission import read_graded, write_graded
 from evopolicy.kernel.values import canonical_json
 from evopolicy.kernel.watch import Watch
 
 _AGENTS_PART = ("submissions", "agent")
-PrivateSplit = Literal["validation", "assessment"]
 
 
 def lay_regrade(parent: Run, folder: Path, record: RunRecord) -> None:
@@ -93,16 +93,14 @@ def _measure_all(grading: Grading, ledger: Ledger, watch: Watch, splits: Sequenc
     programs = programs_of(grading.record, ledger)
     for program in programs:
         link_program(grading.folder, grading.store, program)
-    key = grading.record.result_key
     for split in splits:
         watch.total = len(programs) * len(getattr(grading.pool, split))
         for number, program in enumerate(programs):
             watch.offset = number * len(getattr(grading.pool, split))
-            measured, seconds = measure_split(grading, ledger, watch, split, program)
-            known = ledger.state.results.get(key, ResultState()).validation
-            if split == "validation" and program not in known:
-                plain = msgspec.to_builtins(measured)
-                ledger.append("validated", result=key, program=program, measurement=plain, wall_seconds=seconds)
+            if split == "validation":
+                validate(grading, ledger, watch, program)
+            else:
+                measure_split(grading, ledger, watch, split, program)
     watch.offset = watch.total = 0
 
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.benchmark import EpisodeSpec, Split
+from evopolicy.kernel.benchmark import EpisodeSpec, PrivateSplit, Split
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
 from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
 from evopolicy.kernel.failures import spoils
@@ -75,7 +75,7 @@ def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | 
     total = len(programs) * len(grading.pool.validation)
     for number, program in enumerate(programs):
         watch.offset, watch.total = number * len(grading.pool.validation), total
-        validated[program] = _validate(grading, ledger, watch, program)
+        validated[program] = validate(grading, ledger, watch, program)
     watch.offset = watch.total = 0
     named = {number: place for place, number in enumerate(state.named)}
     candidates = [
@@ -85,7 +85,11 @@ def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | 
     return chosen.program, chosen.submission
 
 
-def _validate(grading: Grading, ledger: Ledger, watch: Watch, program: str) -> Measurement:
+def validate(grading: Grading, ledger: Ledger, watch: Watch, program: str) -> Measurement:
+    """Measure `program` on Validation and write it down, where the result does not have it yet.
+
+    Raises ExecutionError where it cannot be completed.
+    """
     key = grading.record.result_key
     known = ledger.state.results.get(key, ResultState()).validation.get(program)
     if known is not None:
@@ -96,7 +100,7 @@ def _validate(grading: Grading, ledger: Ledger, watch: Watch, program: str) -> M
 
 
 def measure_split(
-    grading: Grading, ledger: Ledger, watch: Watch, split: Literal["validation", "assessment"], program: str
+    grading: Grading, ledger: Ledger, watch: Watch, split: PrivateSplit, program: str
 ) -> tuple[Measurement, float]:
     """Measure `program` on `split`. Episodes measured before, by a killed Host or under another rule, are not rerun."""
     started = time.monotonic()
@@ -122,7 +126,7 @@ def _evaluate(
     grading: Grading,
     ledger: Ledger,
     watch: Watch,
-    split: Literal["validation", "assessment"],
+    split: PrivateSplit,
     program: str,
     episodes: Sequence[EpisodeSpec],
     total: int,

@@ -39,6 +39,8 @@ def test_the_published_figure_needs_no_runs(tmp_path: Path, capsys: pytest.Captu
         (["name=nowhere.yaml"], "nowhere.yaml cannot be read"),
         (["name=demand", "dark=maybe"], "dark: true or false"),
         (["name=demand", "to=a.gif"], "ends in no format"),
+        (["name=demand", "to=/dev/null/a.svg"], "to: '/dev/null/a.svg' cannot be written"),
+        (["name=study/agent_capability", "source=x", "kind=rank"], "no option 'kind'"),
         (["nme=rank"], "Did you mean 'name'"),
         (["name=rank", "source=x", "axis=units"], "it is for curves"),
     ],
@@ -72,6 +74,17 @@ def test_a_figure_has_a_config_that_the_command_line_changes(records: Any, tmp_p
         assert figure([f"name={mine}", f"source={tmp_path}", f"to={drawn[name]}", *words]) == 0
     assert "Submissions" in drawn["mine"].read_text()
     assert len({path.read_text() for path in drawn.values()}) == 3
+
+
+def test_a_record_that_cannot_be_read_is_named_and_told_by_the_exit_code(
+    records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records.write_run(tmp_path, records.a_record("ada"))
+    (records.write_run(tmp_path, records.a_record("bob")) / "record.json").write_text("{")
+    target = tmp_path / "curves.svg"
+    assert figure(["name=curves", f"source={tmp_path}", f"to={target}", "allow= pool, budget"]) == 1
+    assert "left out of the figure: " in capsys.readouterr().err
+    assert "ada" in target.read_text()
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import evopolicy
 from evopolicy.cli.main import main
+from evopolicy.kernel.record import Run
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,48 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(
     (tmp_path / "x").mkdir()
     assert main(["regrade", *words]) != 0
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def graded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Agents of the Runs that were graded again, which takes no Benchmark here: each is as it was."""
+    seen: list[str] = []
+
+    def again(run: Run, *_: Any, root: Path, output: Path, **__: Any) -> Run:
+        seen.append(run.record.agent.label)
+        (root / run.folder.relative_to(output / "runs")).parent.mkdir(parents=True)
+        (root / run.folder.relative_to(output / "runs")).symlink_to(run.folder)
+        return run
+
+    monkeypatch.setattr("evopolicy.cli.regrade._again", again)
+    monkeypatch.setattr("evopolicy.cli.regrade.print_table", lambda *_: 0)
+    return seen
+
+
+def test_a_run_that_is_skipped_is_named_with_why(
+    graded: list[str], records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records.write_run(tmp_path, records.a_record("ada"))
+    records.write_run(tmp_path, records.a_record("bob"), until="submission 2")
+    records.write_run(tmp_path, records.a_record("cy", parent="ef" * 32))
+    words = ["regrade", f"source={tmp_path}", f"output={tmp_path}", "splits= assessment, validation"]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert graded == ["ada"] and "1 Run regraded" in out
+    begun, again = err.splitlines()
+    assert begun.startswith("left out of the regrade: bob on cartpole, seed 0: has not handed off")
+    assert again.startswith("left out of the regrade: cy on cartpole, seed 0: is a regrade itself")
+
+
+def test_a_record_that_cannot_be_read_is_named_after_the_others_were_graded(
+    graded: list[str], records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records.write_run(tmp_path, records.a_record("ada"))
+    (records.write_run(tmp_path, records.a_record("bob")) / "record.json").write_text("{")
+    assert main(["regrade", f"source={tmp_path}", f"output={tmp_path}"]) == 1
+    out, err = capsys.readouterr()
+    assert graded == ["ada"] and "1 Run regraded" in out
+    assert err.count("left out of the regrade: ") == 1 and "bob" in err
 
 
 @pytest.mark.slow

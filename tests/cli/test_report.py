@@ -33,6 +33,9 @@ def test_a_sweeps_page_lies_in_its_folder_or_where_it_is_asked_for(
     assert (tmp_path / "here.html").read_text(encoding="utf-8") == text
     assert main(["report", "sweep=quick", f"output={tmp_path}", f"to={tmp_path}"]) == 0
     assert (tmp_path / "report.html").is_file()
+    new = tmp_path / "new" / "here.html"
+    assert main(["report", "sweep=quick", f"output={tmp_path}", f"to={new}", "log=False"]) == 0
+    assert new.read_text(encoding="utf-8") == text
 
 
 def test_any_folder_of_runs_is_compared(make_sweep: Callable[..., Any], tmp_path: Path) -> None:
@@ -43,6 +46,17 @@ def test_any_folder_of_runs_is_compared(make_sweep: Callable[..., Any], tmp_path
     assert "4 of 4 cells done" in text
 
 
+def test_a_record_that_cannot_be_read_is_named_and_told_by_the_exit_code(
+    make_sweep: Callable[..., Any], tmp_path: Path, capsys: Capture
+) -> None:
+    make_sweep("quick", seeds=1)
+    next((tmp_path / "runs" / "cartpole").rglob("record.json")).write_text('{"bro')
+    assert main(["report", "sweep=quick", f"output={tmp_path}", "allow=pool, budget"]) == 1
+    out, err = capsys.readouterr()
+    assert "report.html (" in out
+    assert err.count("left out of the report: ") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -50,7 +64,7 @@ def test_any_folder_of_runs_is_compared(make_sweep: Callable[..., Any], tmp_path
         (["sorce=x"], "Did you mean 'source'"),
         (["source=nowhere"], "nowhere is no folder"),
         (["source=.", "to=page.txt"], "an .html file or a folder is needed"),
-        (["source=.", "to=nowhere/page.html"], "there is no folder"),
+        (["source=.", "to=/dev/null/page.html"], "to: '/dev/null/page.html' cannot be written"),
         (["source=.", "log=perhaps"], "log: true or false"),
     ],
 )

@@ -81,6 +81,28 @@ def test_a_table_is_written_to_a_file_in_any_format(form: str, tmp_path: Path, c
     assert file.read_text().startswith(begins.get(form, "Core16: rank score"))
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("a.csv", "entry,"),
+        ("a.TEX", "% \\usepackage"),
+        ("a.html", "<!doctype html>"),
+        ("a.md", "**Core16"),
+        ("a.txt", "Core16: rank score"),
+        ("a", "Core16: rank score"),
+    ],
+)
+def test_the_ending_chooses_the_format_where_none_is_named(
+    name: str, begins: str, tmp_path: Path, capsys: Capture
+) -> None:
+    file = tmp_path / "new" / name
+    assert main(["table", "name=paper/core16", f"to={file}"]) == 0
+    assert capsys.readouterr().out == f"Written: {file}\n"
+    assert file.read_text().startswith(begins)
+    assert main(["table", "name=paper/core16", f"to={file}", "format=csv"]) == 0
+    assert file.read_text().startswith("entry,")
+
+
 def test_a_csv_is_a_csv_and_its_notes_go_elsewhere(capsys: Capture) -> None:
     assert main(["table", "name=paper/core16", "format=csv"]) == 0
     out, err = capsys.readouterr()
@@ -106,7 +128,7 @@ def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
         (["name=paper/core16", "misssing=worst"], "there is no option 'misssing'. Did you mean 'missing'?"),
         (["name=paper/core16", "missing=wurst"], "missing: there is no 'wurst'. Did you mean 'worst'?"),
         (["name=paper/core16", "columns=[wins, rank]"], "columns: there is no 'rank'."),
-        (["name=paper/core16", "to=/nowhere/at/all.txt"], "to: '/nowhere/at/all.txt' cannot be written"),
+        (["name=paper/core16", "to=/dev/null/all.txt"], "to: '/dev/null/all.txt' cannot be written"),
         (["name=paper/efficiency"], "no published rows are shown; name Runs"),
         (["sweep=x", "format=csv"], "'format' belongs to a table with a name"),
         ([], "sweep=NAME"),

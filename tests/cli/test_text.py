@@ -1,6 +1,11 @@
-"""Numbers and times as people read them."""
+"""Numbers and times as people read them; tables as wide as there is room."""
 
-from evopolicy.cli.text import duration, number, plural
+import sys
+
+import pytest
+from rich.text import Text
+
+from evopolicy.cli.text import duration, number, plural, show
 
 
 def test_numbers_are_short_and_absence_is_a_dash() -> None:
@@ -14,3 +19,15 @@ def test_numbers_are_short_and_absence_is_a_dash() -> None:
     ]
     assert duration(5e10) == "1,584 years"
     assert (plural(1, "cell"), plural(3, "cell")) == ("1 cell", "3 cells")
+
+
+def test_a_terminal_gets_colour_and_a_pipe_plain_text_as_wide_as_it_may_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for columns, wide in (("200", 200), ("20", 80)):
+        monkeypatch.setenv("COLUMNS", columns)
+        show(lambda: Text("rich"), lambda width: f"{width}\n")
+        assert capsys.readouterr().out == f"{wide}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show(lambda: Text("rich"), lambda width: f"{width}\n")
+    assert capsys.readouterr().out == "rich\n"

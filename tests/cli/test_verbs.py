@@ -65,7 +65,7 @@ def test_runs_of_other_isolation_are_compared_only_when_asked(
     records.write_run(tmp_path, records.a_record("random", isolation="none"))
     assert main(["table", f"source={tmp_path}"]) == 2
     assert "isolation" in capsys.readouterr().err
-    assert main(["table", f"source={tmp_path}", "allow=isolation"]) == 0
+    assert main(["table", f"source={tmp_path}", "allow= isolation, pool"]) == 0
 
 
 def test_status_tells_running_cells_from_those_whose_process_is_gone(
