@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evopolicy.cli import installed, machine
 from evopolicy.cli.finding import Finding, Verdict
 from evopolicy.cli.options import OUTPUT, pairs
-from evopolicy.cli.text import clean
+from evopolicy.cli.text import clean, show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,13 +31,14 @@ def doctor(words: Sequence[str]) -> int:
     """
     options = pairs("doctor", [word for word in words if word != "--json"])
     output = Path(options.get("output", OUTPUT))
-    found = examine(sections(output, options.get("tracking.uri", "")))
-    kept = _print_json(found) if "--json" in words else _print(found)
+    looked_at = sections(output, options.get("tracking.uri", ""))
+    found = examine(looked_at)
+    kept = _print_json(found, [title for title, _ in looked_at]) if "--json" in words else _print(found)
     return 0 if any(finding.name == machine.AUTO and finding.verdict == "ok" for finding in kept) else 1
 
 
 def sections(output: Path, uri: str) -> list[Section]:
-    """What is looked at, in the order it is told."""
+    """What is looked at, in the order of the JSON."""
     return [
         ("this machine", machine.machine),
         ("isolation", machine.isolation),
@@ -50,11 +52,13 @@ def sections(output: Path, uri: str) -> list[Section]:
 
 
 def examine(looked_at: Sequence[Section]) -> Iterator[tuple[str, list[Finding]]]:
-    """Every section side by side, given in their order. One that fails is a finding and spoils no other."""
+    """Every section side by side, each given as soon as it is known. One that fails is a finding, spoiling no other."""
     with ThreadPoolExecutor(max_workers=len(looked_at)) as at_once:
-        running = [(title, at_once.submit(_findings, look)) for title, look in looked_at]
-        for title, section in running:
-            yield title, section.result()
+        running = {at_once.submit(_findings, look): title for title, look in looked_at}
+        while running:
+            known = wait(running, return_when=FIRST_COMPLETED).done
+            for section in [section for section in running if section in known]:
+                yield running.pop(section), section.result()
 
 
 def _findings(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
@@ -70,18 +74,16 @@ def _print(found: Iterator[tuple[str, list[Finding]]]) -> list[Finding]:
     from rich.console import Console
 
     kept: list[Finding] = []
-    console = Console(highlight=False)
     for title, findings in found:
         kept.extend(findings)
-        if console.is_terminal:
-            console.print(_section(title, findings))
-        else:
-            print("\n".join(_lines(title, findings)), flush=True)
+        show(partial(_section, title, findings), partial(_plain, title, findings))
     best = next((finding for finding in kept if finding.name == machine.AUTO), None)
     good = best is not None and best.verdict == "ok"
     missing = sum(finding.verdict == "no" for finding in kept)
     said = f"Runs can be isolated here: auto {best.detail}." if best and good else "No Run can be isolated here."
-    console.print(f"\n{said}" + (f" {missing} missing, see above." if missing else ""), style="bold" if good else "red")
+    Console(highlight=False).print(
+        f"\n{said}" + (f" {missing} missing, see above." if missing else ""), style="bold" if good else "red"
+    )
     return kept
 
 
@@ -103,21 +105,23 @@ def _section(title: str, findings: Sequence[Finding]) -> RenderableType:
     return Group(Text(title, style="bold underline"), grid)
 
 
-def _lines(title: str, findings: Sequence[Finding]) -> Iterator[str]:
-    yield title
+def _plain(title: str, findings: Sequence[Finding], _: int) -> str:
+    """Lines as long as they are: they are read by other programs too."""
+    lines = [title]
     for finding in findings:
-        yield f"  {_MARKS[finding.verdict]:<5}{clean(finding.name):<16} {clean(finding.detail)}"
+        lines.append(f"  {_MARKS[finding.verdict]:<5}{clean(finding.name):<16} {clean(finding.detail)}")
         if remedy := _remedy(finding):
-            yield f"  {'':<5}{'':<16} to get it: {remedy}"
+            lines.append(f"  {'':<5}{'':<16} to get it: {remedy}")
+    return "\n".join([*lines, ""])
 
 
 def _remedy(finding: Finding) -> str:
     return clean(finding.remedy) if finding.verdict in ("no", "warn") else ""
 
 
-def _print_json(found: Iterator[tuple[str, list[Finding]]]) -> list[Finding]:
-    """One object: 'schema', 'isolated', and 'sections', each with its 'findings'."""
-    told = list(found)
+def _print_json(found: Iterator[tuple[str, list[Finding]]], titles: Sequence[str]) -> list[Finding]:
+    """One object: 'schema', 'isolated', and 'sections' in the order of `titles`, each with its 'findings'."""
+    told = sorted(found, key=lambda section: titles.index(section[0]))
     kept = [finding for _, findings in told for finding in findings]
     shown = [
         {"title": title, "findings": [{**asdict(finding), "remedy": _remedy(finding)} for finding in findings]}

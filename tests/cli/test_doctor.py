@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,11 +71,11 @@ def test_a_line_has_its_verdict_and_what_is_missing_its_remedy(says: Says, capsy
     said = capsys.readouterr().out
     assert "\x1b" not in said
     lines = said.splitlines()
-    assert lines[0] == "one" and lines[2] == "two"
-    assert lines[1].split() == ["ok", "auto", "takes", "landlock"]
-    assert lines[3].split()[:2] == ["no", "x"]
-    assert lines[4].strip() == "to get it: install x"
-    assert lines[5].split() == ["-", "y", "maybe"]
+    one, two = lines.index("one"), lines.index("two")
+    assert lines[one + 1].split() == ["ok", "auto", "takes", "landlock"]
+    assert lines[two + 1].split()[:2] == ["no", "x"]
+    assert lines[two + 2].strip() == "to get it: install x"
+    assert lines[two + 3].split() == ["-", "y", "maybe"]
     assert "Runs can be isolated here" in lines[-1] and "1 missing" in lines[-1]
 
 
@@ -104,6 +105,26 @@ def test_one_look_that_fails_hides_no_other() -> None:
     assert [finding.name for finding in found["bad"]] == ["first", "unknown"]
     assert "no such device" in found["bad"][1].detail
     assert found["good"][0].name == "last"
+
+
+def test_a_section_is_told_as_soon_as_it_is_known_and_the_json_keeps_the_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = threading.Event()
+
+    def slow() -> Iterator[Finding]:
+        assert told.wait(60)
+        yield Finding("auto", "ok", "takes landlock")
+
+    looked_at = [("slow", slow), ("quick", lambda: [Finding("x", "ok", "seen")])]
+    sections = doctor.examine(looked_at)
+    assert next(sections)[0] == "quick"
+    told.set()
+    assert [title for title, _ in sections] == ["slow"]
+    monkeypatch.setattr(doctor, "sections", lambda *_: looked_at)
+    assert main(["doctor", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["sections"]
+    assert [section["title"] for section in shown] == ["slow", "quick"]
 
 
 # --- coding agents' programs -------------------------------------------------------------------------------------
