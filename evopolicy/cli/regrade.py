@@ -15,7 +15,7 @@ from evopolicy.analysis.load import Found
 from evopolicy.build import run_folder
 from evopolicy.cli.options import OUTPUT, listed
 from evopolicy.cli.sources import sources, tell_left_out, tell_unreadable
-from evopolicy.cli.summary import print_table
+from evopolicy.cli.summary import print_table_or_why
 from evopolicy.cli.text import clean, number, plural
 from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.benchmark import PrivateSplit
@@ -59,7 +59,7 @@ def regrade(words: Sequence[str]) -> int:
     print(f"\n{plural(done, 'Run')} regraded in {output / FOLDER / name}\n")
     code = 0
     if done:
-        code = print_table(output / FOLDER / name)
+        code = print_table_or_why(output / FOLDER / name)
         print(f"\nThis table: evopolicy table source={output / FOLDER / name}")
     return max(code, tell_unreadable(found, _WHAT), int(done < len(jobs)))
 

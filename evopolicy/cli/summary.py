@@ -22,10 +22,7 @@ _LISTED = 20
 def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
     """The rank table of the sweep, its failures and the next commands. `at` is the override that names the output."""
     print()
-    try:
-        print_table(sweep_folder(output, board.name))
-    except RecordError as error:
-        print(f"No rank table: {error}")
+    print_table_or_why(sweep_folder(output, board.name))
     if used := usage_line(_states(board)):
         print(f"\nAll agents together: {used}")
     failed = [cell for cell in board.cells if cell.status == "failed"]
@@ -63,6 +60,18 @@ def print_table(*sources: Path, allow: Sequence[str] = ()) -> int:
     if reproduced := render_random_row(random_row(found)):
         print(f"\n{reproduced}", end="")
     return tell_unreadable(found, "the table")
+
+
+def print_table_or_why(source: Path) -> int:
+    """The rank table of what has just been measured in `source`, or why there is none; the exit code.
+
+    0 where the Runs cannot be compared: they were made all the same.
+    """
+    try:
+        return print_table(source)
+    except RecordError as error:
+        print(f"No rank table: {error}")
+        return 0
 
 
 def agent_lines(run: Run) -> Iterator[tuple[str, str]]:

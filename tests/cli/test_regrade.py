@@ -43,7 +43,7 @@ def graded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return run
 
     monkeypatch.setattr("evopolicy.cli.regrade._again", again)
-    monkeypatch.setattr("evopolicy.cli.regrade.print_table", lambda *_: 0)
+    monkeypatch.setattr("evopolicy.cli.regrade.print_table_or_why", lambda *_: 0)
     return seen
 
 

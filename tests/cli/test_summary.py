@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.summary import cost_text, print_run, print_sweep, tokens_text, usage_line
+from evopolicy.cli.summary import cost_text, print_run, print_sweep, print_table_or_why, tokens_text, usage_line
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.state import RunState
 
@@ -71,3 +71,13 @@ def test_a_sweeps_summary_adds_up_what_is_known(make_run: Any, make_record: Any,
 
 def test_agents_without_a_provider_are_not_summed_up() -> None:
     assert usage_line([RunState(), RunState()]) == ""
+
+
+def test_runs_that_cannot_be_compared_are_made_all_the_same(records: Any, tmp_path: Path, capsys: Any) -> None:
+    records.write_run(tmp_path, records.a_record("ada"))
+    records.write_run(tmp_path, records.a_record("bob", isolation="none"))
+    assert print_table_or_why(tmp_path) == 0
+    assert capsys.readouterr().out.startswith("No rank table: ")
+    (next(tmp_path.rglob("bob/*/record.json"))).write_text("{")
+    assert print_table_or_why(tmp_path) == 1
+    assert "left out of the table: " in capsys.readouterr().err
