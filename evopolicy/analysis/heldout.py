@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,37 @@ def heldout_scores(frames: Frames, runs: Collection[str]) -> dict[str, dict[int,
 def as_columns(rows: Sequence[Mapping[int, float]], indices: Sequence[int]) -> Floats:
     """A table (Runs, Episodes) of `rows`, NaN where a Run has no score of an index."""
     return np.array([[row.get(index, math.nan) for index in indices] for row in rows], dtype=float)
+
+
+def heldout_tables(
+    frames: Frames, runs: Iterable[Mapping[str, Any]], unlike: Collection[str | tuple[str, str]]
+) -> tuple[dict[str, dict[str, Floats]], list[tuple[str, str]]]:
+    """Held-out scores (Runs, Episodes) of `runs` by entry and Benchmark, and the cells that have none.
+
+    The columns of one Benchmark are the same Episodes for every entry; NaN where a Run has no score of one. A cell
+    has no table where the Episodes of a Run of it are not on disk.
+
+    Args:
+        runs: rows of `frames.runs`.
+        unlike: Benchmarks, or single cells (entry, Benchmark), whose Runs met other Episodes than each other; they have
+            one column, the Runs' means.
+    """
+    rows = list(runs)
+    scores = heldout_scores(frames, {run["run"] for run in rows})
+    found: dict[tuple[str, str], list[dict[int, float]]] = {}
+    indices: dict[str, set[int]] = {}
+    apart = {cell for run in rows if (cell := (run["entry"], run["benchmark"])) in unlike or cell[1] in unlike}
+    for run in rows:
+        cell = run["entry"], run["benchmark"]
+        found.setdefault(cell, []).append({0: run["heldout_mean"]} if cell in apart else scores[run["run"]])
+        if cell not in apart:
+            indices.setdefault(cell[1], set()).update(scores[run["run"]])
+    lacking = [cell for cell, of in found.items() if not all(of)]
+    tables: dict[str, dict[str, Floats]] = {}
+    for cell, of in found.items():
+        if all(of):
+            tables.setdefault(cell[0], {})[cell[1]] = as_columns(of, [0] if cell in apart else sorted(indices[cell[1]]))
+    return tables, lacking
 
 
 def unlike_benchmarks(scores: Iterable[CellScore]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.heldout import as_columns, heldout_scores, unlike_benchmarks
+from evopolicy.analysis.heldout import heldout_tables, unlike_benchmarks
 from evopolicy.analysis.intervals import MIN_RUNS, Interval
 from evopolicy.analysis.published import DEMANDS, FAMILIES, SOURCE, as_published, slugs_of
 from evopolicy.analysis.published_facts import NORMALIZED_NOTE
@@ -327,20 +327,8 @@ def episode_tables(material: Material) -> tuple[dict[str, dict[str, Floats]], li
     """
     frames = material.table()
     runs = rows_of(material.valid(frames.runs))
-    scores = heldout_scores(frames, {run["run"] for run in runs})
-    unlike = unlike_benchmarks(material.own)
-    found: dict[tuple[str, str], list[dict[int, float]]] = {}
-    indices: dict[str, set[int]] = {}
-    for run in runs:
-        row = {0: float(run["heldout_mean"])} if run["benchmark"] in unlike else scores[run["run"]]
-        found.setdefault((run["entry"], run["benchmark"]), []).append(row)
-        indices.setdefault(run["benchmark"], set()).update(row)
-    lacking = [f"{entry} on {slug}" for (entry, slug), rows in found.items() if not all(rows)]
-    tables: dict[str, dict[str, Floats]] = {}
-    for (entry, slug), rows in found.items():
-        if all(rows):
-            tables.setdefault(entry, {})[slug] = as_columns(rows, sorted(indices[slug]))
-    return tables, lacking
+    tables, lacking = heldout_tables(frames, runs, unlike_benchmarks(material.own))
+    return tables, [f"{entry} on {slug}" for entry, slug in lacking]
 
 
 def interval_notes(spans: Sequence[Interval], level: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""What agents and Programs wrote, made harmless to look at."""
+"""Text for people: what agents and Programs wrote, made harmless to look at, and counts of things."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def clean(text: str, limit: int = 400) -> str:
     shown = " ".join(text[: 4 * limit].split())
     safe = "".join(_REPLACEMENT if unicodedata.category(c).startswith("C") else c for c in shown)
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
+
+
+def plural(count: int, word: str) -> str:
+    """`1 Run`, `1,024 Runs`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

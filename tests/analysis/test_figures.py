@@ -21,6 +21,7 @@ from evopolicy.analysis.diagnostics import diagnose
 from evopolicy.analysis.figures.curves import best_so_far_figure
 from evopolicy.analysis.figures.demand import demand_figure
 from evopolicy.analysis.figures.edits import edit_size_figure
+from evopolicy.analysis.figures.material import gather, heldout_tables
 from evopolicy.analysis.figures.scores import profile_figure, rank_figure
 from evopolicy.analysis.figures.splits import splits_figure
 from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, label, note_of, save_figure, svg_text, title_of
@@ -120,6 +121,17 @@ def test_a_mean_begins_where_all_its_runs_have_a_value() -> None:
     assert points(lines(figure.axes[0], "ada")[0])[0] == (2, pytest.approx(7 / 3))
 
 
+def test_runs_without_a_value_are_counted_in_the_note_of_curves() -> None:
+    lost = made([Sent(FIRST, None, None, status="failed")], seed=3)
+    found = frames(*(simple("ada", seed, 1.0) for seed in range(3)), lost)
+    found.runs["heldout_mean"] = 1.0
+
+    note = note_of(best_so_far_figure(found))
+
+    assert "N = 4 Runs" in note
+    assert "Without a value and in no line: 1 of 4 Runs." in note
+
+
 def test_each_benchmark_has_a_panel_and_the_key_names_the_entries() -> None:
     runs = [simple(e, s, 1.0, benchmark=b) for e in ("ada", "bob") for s in (0, 1) for b in ("one", "two", "three")]
     figure = best_so_far_figure(frames(*runs))
@@ -161,6 +173,18 @@ def test_a_timeline_marks_each_submission_over_the_bands_of_its_phases() -> None
     assert bands == [("parametric", 2, 4), ("synthesis", 4, 12)]
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert set(shown) == {"new best", "no improvement", "rollback", "retest", "failed", "best so far"}
+
+
+def test_the_best_so_far_of_a_timeline_is_that_of_its_new_bests_and_of_the_curves() -> None:
+    found = frames(made([Sent(FIRST, 10.0, failed=2), Sent(TUNED, 8.0), Sent(OTHER, 20.0)]))
+
+    (panel,) = timeline_figure(found).axes
+    (curve,) = best_so_far_figure(found).axes
+    marked = {line.get_label(): points(line) for line in panel.lines}
+    assert [y for _, y in marked["best so far"]] == [10, 20, 20]
+    assert marked["new best"] == [(5, 20)]
+    assert marked["no improvement"] == [(3, 8)]
+    assert [y for _, y in points(lines(curve, "ada")[0])] == [10, 20, 20]
 
 
 def test_a_timeline_without_validation_is_of_the_training_score() -> None:
@@ -284,6 +308,37 @@ def test_a_demand_figure_of_other_benchmarks_is_refused() -> None:
         demand_figure(frames(simple("ada", 0, 1.0)))
     with pytest.raises(ConfigError, match="no entry 'rndom'"):
         demand_figure(zero="rndom")
+
+
+def test_what_is_no_run_is_counted_in_the_note() -> None:
+    gaps = [
+        {"entry": "ada", "benchmark": "cartpole", "seed": 1, "status": "pending", "reason": "not begun"},
+        {"entry": "bob", "benchmark": "cartpole", "seed": 1, "status": "failed", "reason": "no"},
+        {"entry": "bob", "benchmark": "cartpole", "seed": 2, "status": "unreadable", "reason": "no JSON"},
+        {"status": "unreadable", "reason": "no JSON", "run": "runs/other"},
+        {"status": "unreadable", "reason": "Episodes", "run": "runs/cartpole/ada/s0", "entry": "ada"},
+    ]
+    found = frames(simple("ada", 0, 5.0), simple("bob", 0, 4.0))
+    found = replace(found, gaps=typed_frame(COLUMNS["gaps"], [{"finished": False, "valid": False, **g} for g in gaps]))
+
+    for figure in (best_so_far_figure(found), profile_figure(found), splits_figure(found)):
+        assert "Left out: 2 planned cells without a Run and 2 records that cannot be read." in note_of(figure)
+    alone = note_of(best_so_far_figure(found, entries=["ada"]))
+    assert "Left out: 1 planned cell without a Run and 1 record that cannot be read." in alone
+
+
+@pytest.mark.parametrize("draw", [rank_figure, profile_figure, demand_figure])
+def test_episodes_that_are_not_on_disk_are_named_in_the_note(draw: Callable[..., Figure]) -> None:
+    facts = {"benchmark_id": "classic/Acrobot-v1"}
+    found = frames(*(simple(e, s, m + s, facts=facts) for e, m in (("ada", -100.0), ("bob", -200.0)) for s in range(3)))
+    gone = found.episodes["run"].str.endswith("bob/s1") & (found.episodes["split"] == "assessment")
+    cut = replace(found, episodes=found.episodes[~gone])
+
+    said = "Episodes of bob on cartpole are not on disk, so a Run counts as one Episode, its mean: cartpole."
+    assert said in note_of(draw(cut))
+    assert "not on disk" not in note_of(draw(found))
+    assert {t.shape for of in heldout_tables(gather(cut)).values() for t in of.values()} == {(3, 1)}
+    assert {t.shape for of in heldout_tables(gather(found)).values() for t in of.values()} == {(3, 2)}
 
 
 # --- splits, edits, usage ----------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ def best_so_far_figure(
 ) -> Figure:
     """Best so far, a panel a Benchmark: the mean of an entry's Runs with its interval over Runs, as step functions.
 
+    Runs without a value (nothing was measured) are in no line, and the note counts them.
+
     Below three Runs each Run is a line of its own, marked where it improves, with no interval. A mean begins where all
     its Runs have a value, and each Run holds its best to the right end.
 
@@ -184,6 +186,9 @@ def _line(look: Look, theme: Theme) -> dict[str, Any]:
 def _notes(material: Material, steps: Mapping[tuple[str, str], Sequence[Steps]], level: float) -> list[str]:
     sizes = [len(runs) for runs in steps.values()]
     notes = [material.count()]
+    every = sum(len(runs) for runs in material.runs.values())
+    if missing := every - sum(sizes):
+        notes.append(f"Without a value and in no line: {missing} of {every} Runs.")
     if max(sizes) >= MIN_RUNS:
         notes.append(
             f"Line: mean of the Runs. Band: {100 * level:g} % interval of it over Runs, on these Episodes, "

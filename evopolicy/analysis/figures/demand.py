@@ -10,7 +10,7 @@ import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
-from evopolicy.analysis.figures.scores import draw_bar, entries_axis, few_note, many, what_is
+from evopolicy.analysis.figures.scores import draw_bar, entries_axis, few_note, what_is
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import Interval
@@ -18,6 +18,7 @@ from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM, 
 from evopolicy.analysis.resampling import aggregate_interval
 from evopolicy.analysis.statistics import Floats
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.shown import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,7 +139,7 @@ def _draw(
                     draw_bar(panel, place, found[0], spans.get((group, entry)), look[entry], theme)
                     panel.text(1.04, place, f"{found[0]:.3f}", va="center")
             count = max(n for (g, _), (_, n) in points.items() if g == group)
-            panel.set_title(f"{group}-dominant, {many(count, 'Benchmark')}")
+            panel.set_title(f"{group}-dominant, {plural(count, 'Benchmark')}")
             entries_axis(panel, rows, theme)
             panel.set_xlim(0, 1.27)
             panel.set_xticks([0, 0.5, 1.0], ["0", "0.5", "1"])
@@ -163,7 +164,7 @@ def _notes(
         *what_is(found, level, "Line"),
         *few_note(found),
         NOTE if taken else "",
-        *(material.notes if material else ()),
+        *((*material.heldout[1], *material.notes) if material else ()),
     ]
 
 

@@ -23,6 +23,7 @@ from evopolicy.analysis.figures.style import (
 )
 from evopolicy.analysis.statistics import wilson
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.kernel.shown import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +114,7 @@ def _notes(edits: pd.DataFrame, counts: Sequence[Mapping[str, Any]], best: str, 
     judged = "Validation" if best == "new_best" else "training score"
     bins = ", ".join(f"{name} to {100 * share:g} %" for name, share in SIZES.items() if 0 < share < 1)
     return [
-        f"N = {known} Submissions of {every} {'Run' if every == 1 else 'Runs'}; a circle's area, "
+        f"N = {known} Submissions of {plural(every, 'Run')}; a circle's area, "
         f"and the number at it, is how many. New best by {judged}.",
         f"Lines: {100 * level:g} % Wilson interval, as if Submissions were independent; those of one Run are not.",
         f"Share of tokens changed: same 0 (retests too), {bins}, rewrite above.",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from functools import cached_property
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.heldout import as_columns, heldout_scores, unlike_benchmarks, unlike_note
-from evopolicy.analysis.intervals import MIN_RUNS
+from evopolicy.analysis.heldout import heldout_tables as episode_tables
+from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
 from evopolicy.analysis.scores import check_comparable
 from evopolicy.analysis.statistics import Floats
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.kernel.shown import plural
 
+_NAMED = 6
 Tables = Mapping[str, Mapping[str, Floats]]
 """Held-out scores (Runs, Episodes) by entry and Benchmark."""
 
@@ -35,12 +36,26 @@ class Material:
     unlike: tuple[str, ...] = ()
     """Benchmarks whose Runs were measured on other Episodes than each other."""
 
+    @cached_property
+    def heldout(self) -> tuple[Tables, tuple[str, ...]]:
+        """`heldout_tables`, and what has to be known of them."""
+        rows = rows_of(self.frames.runs)
+        tables, lacking = episode_tables(self.frames, rows, self.unlike)
+        if not lacking:
+            return tables, ()
+        gone = dict.fromkeys(benchmark for _, benchmark in lacking)
+        tables, _ = episode_tables(self.frames, rows, [*self.unlike, *gone])
+        some = ", ".join(f"{entry} on {benchmark}" for entry, benchmark in lacking[:_NAMED])
+        more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+        said = f"Episodes of {some}{more} are not on disk, so a Run counts as one Episode, its mean: {', '.join(gone)}."
+        return tables, (said,)
+
     def count(self) -> str:
         """`18 Runs, 3 a cell`: how many there are."""
         sizes = sorted({len(runs) for runs in self.runs.values()})
         each = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
         total = sum(len(runs) for runs in self.runs.values())
-        return f"N = {total} {'Run' if total == 1 else 'Runs'}, {each} an entry and Benchmark."
+        return f"N = {plural(total, 'Run')}, {each} an entry and Benchmark."
 
 
 def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()) -> Material:
@@ -65,6 +80,7 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
         runs.setdefault((row["entry"], row["benchmark"]), []).append(row["run"])
     left = len(chosen) - len(valid)
     notes = [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."] if left else []
+    notes += _gap_note(frames, entries)
     return Material(
         picked,
         tuple(dict.fromkeys([*entries] or there)),
@@ -73,6 +89,17 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
         (*notes, *mixes, *unlike_note(unlike)),
         unlike,
     )
+
+
+def _gap_note(frames: Frames, entries: Sequence[str]) -> list[str]:
+    """What was planned or found and is no Run here: of `entries`, or all; a folder alone may be anybody's."""
+    known = set(frames.runs["run"])
+    gaps = [row for row in rows_of(frames.gaps) if row["run"] not in known]
+    gaps = [row for row in gaps if not entries or row["entry"] is None or row["entry"] in entries]
+    broken = sum(row["status"] == "unreadable" for row in gaps)
+    counts = ((len(gaps) - broken, "planned cell", "without a Run"), (broken, "record", "that cannot be read"))
+    found = [f"{plural(count, what)} {why}" for count, what, why in counts if count]
+    return [f"Left out: {' and '.join(found)}."] if found else []
 
 
 def of_runs(frames: Frames, runs: Collection[str]) -> Frames:
@@ -86,27 +113,10 @@ def of_runs(frames: Frames, runs: Collection[str]) -> Frames:
     )
 
 
-def heldout_tables(material: Material) -> dict[str, dict[str, Floats]]:
+def heldout_tables(material: Material) -> Tables:
     """Held-out scores (Runs, Episodes); entries of one Benchmark share the columns, NaN where there is no score.
 
     Where the Episodes of a Run are not on disk, or are others than those of the other Runs, its Benchmark has one
     column: the Runs' means.
     """
-    means = {row["run"]: row["heldout_mean"] for row in rows_of(material.frames.runs)}
-    scores = heldout_scores(material.frames, means)
-    tables: dict[str, dict[str, Floats]] = {}
-    for benchmark in material.benchmarks:
-        cells = {entry: runs for (entry, slug), runs in material.runs.items() if slug == benchmark}
-        named = [run for runs in cells.values() for run in runs]
-        columns = sorted({index for run in named for index in scores[run]})
-        whole = benchmark not in material.unlike and columns and all(scores[run] for run in named)
-        for entry, runs in cells.items():
-            ones = np.array([[means[run]] for run in runs], dtype=float)
-            table = as_columns([scores[run] for run in runs], columns) if whole else ones
-            tables.setdefault(entry, {})[benchmark] = table
-    return tables
-
-
-def few_runs(material: Material) -> bool:
-    """Whether a cell has too few Runs for an interval over Runs."""
-    return any(len(runs) < MIN_RUNS for runs in material.runs.values())
+    return material.heldout[0]

@@ -28,6 +28,7 @@ from evopolicy.analysis.resampling import ProfileBand, profile_band, rank_score_
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.tables import EntryRank, RankTable, rank_table
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.shown import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +91,7 @@ def rank_figure(
         entries_axis(panel, [row.entry for row in rows], theme)
         panel.set_xlim(-0.012, 1.13)
         panel.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 (last)", "0.25", "0.5", "0.75", "1 (first)"])
-        panel.set_xlabel(f"mean rank score over {many(len(table.ranked), 'Benchmark')}")
+        panel.set_xlabel(f"mean rank score over {plural(len(table.ranked), 'Benchmark')}")
     return figure
 
 
@@ -149,6 +150,7 @@ def _rank_notes(
         f"Without a result and left out: {', '.join(gone)}." if gone else "",
         f"Not complete for every entry and left out: {', '.join(left)}." if left else "",
         NOTE if published else "",
+        *material.heldout[1],
         *material.notes,
     ]
 
@@ -186,10 +188,6 @@ def entries_axis(panel: Axes, names: Sequence[str], theme: Theme) -> None:
     panel.set_ylim(len(names) - 0.45, -0.55)
     panel.grid(axis="x")
     panel.spines["left"].set_visible(False)
-
-
-def many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 # --- performance profile -----------------------------------------------------------------------------------------
@@ -278,5 +276,6 @@ def _profile_notes(
         *(f"Bands: {100 * level:g} % interval {kind}, crossed bootstrap, at each τ by itself." for kind in kinds),
         *few_note(bands),
         f"Left out, without Runs of every entry or without a scale: {', '.join(left)}." if left else "",
+        *material.heldout[1],
         *material.notes,
     ]

@@ -132,11 +132,12 @@ def _draw_marks(panel: Axes, rows: Sequence[Mapping[str, Any]], marks: Sequence[
 
 
 def _draw_best(panel: Axes, rows: Sequence[Mapping[str, Any]], value: str, end: float, theme: Theme) -> None:
+    """Of every result there is, as new bests and curves count it: also of a Policy that failed in every Episode."""
     x: list[float] = []
     y: list[float] = []
     for row in rows:
         found = row[value]
-        if found is not None and row["kind"] != "failed" and (not y or found > y[-1]):
+        if found is not None and (not y or found > y[-1]):
             x.append(row["at"])
             y.append(found)
     if x:

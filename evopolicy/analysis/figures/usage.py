@@ -16,12 +16,13 @@ from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import Interval, mean_interval
 from evopolicy.analysis.resampling import rank_score_intervals
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.shown import plural
+from evopolicy.kernel.transcript import TOKENS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 _AXES = {"tokens": "tokens a Run", "cost_usd": "cost a Run (US$)"}
 
 
@@ -85,7 +86,7 @@ def _used(material: Material, axis: str) -> dict[str, dict[str, float]]:
     """By entry and Run, the Runs that report it."""
     found: dict[str, dict[str, float]] = {}
     for row in rows_of(material.frames.usage):
-        parts = [row[name] for name in (_TOKENS if axis == "tokens" else ("cost_usd",)) if row[name] is not None]
+        parts = [row[name] for name in (TOKENS if axis == "tokens" else ("cost_usd",)) if row[name] is not None]
         if sum(parts) > 0:
             found.setdefault(row["entry"], {})[row["run"]] = float(sum(parts))
     return found
@@ -102,7 +103,7 @@ def _score(material: Material, level: float, seed: int) -> _Score:
         raise RecordError("usage: no Benchmark has Runs of every entry, so they cannot be ranked; name fewer entries")
     chosen = {entry: {b: of[b] for b in shared} for entry, of in tables.items()}
     spans = rank_score_intervals(chosen, rng=np.random.default_rng(seed), level=level)
-    return _Score(f"rank score, {len(shared)} Benchmark{'s' * (len(shared) > 1)}", spans)
+    return _Score(f"rank score, {plural(len(shared), 'Benchmark')}", spans)
 
 
 def _run_points(material: Material, entry: str, used: Mapping[str, float]) -> list[tuple[float, float]]:
@@ -170,5 +171,6 @@ def _notes(
         *few_note(spans),
         f"No usage reported, ranked but not drawn: {', '.join(silent)}." if silent else "",
         f"Cost estimated from list prices for {', '.join(guessed)}." if guessed else "",
+        *material.heldout[1],
         *material.notes,
     ]
