@@ -31,19 +31,30 @@ GROUPS = ("pool", "selection", "execution", "secret")
 """Config groups a regrade may set anew: whatever else defines a Run is its agent's part."""
 
 
-def regraded_config(run: Run, changes: Mapping[str, Any]) -> RunConfig:
-    """The config of `run` with `changes`: `{"pool": {"assessment": 64}, "selection": "validation_lcb"}`.
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Whether a regrade may set `changes`, whatever the Run.
 
-    Raises ConfigError for a group that a regrade may not set, and RecordError for a record without a config.
+    Raises ConfigError for a group that is the agent's part, for the training pool and for an option there is not.
     """
-    if not run.record.config:
-        raise RecordError(f"{run.folder.name}: its record holds no config, so its Benchmark cannot be made again")
-    config = dict(run.record.config)
     for group, change in changes.items():
         if group not in GROUPS:
             raise ConfigError(f"regrade: '{group}' is the agent's part; only {', '.join(GROUPS)} may be set anew")
         if group == "pool" and isinstance(change, Mapping) and "training" in change:
             raise ConfigError("regrade: pool.training is what the agent had; set pool.validation or pool.assessment")
+        if isinstance(change, str):
+            option(group, change)
+
+
+def regraded_config(run: Run, changes: Mapping[str, Any]) -> RunConfig:
+    """The config of `run` with `changes`: `{"pool": {"assessment": 64}, "selection": "validation_lcb"}`.
+
+    Raises ConfigError for what a regrade may not set, and RecordError for a record without a config.
+    """
+    check_changes(changes)
+    if not run.record.config:
+        raise RecordError(f"{run.folder.name}: its record holds no config, so its Benchmark cannot be made again")
+    config = dict(run.record.config)
+    for group, change in changes.items():
         before = config.get(group, {})
         config[group] = option(group, change) if isinstance(change, str) else {**before, **change}
     return config_from(config)

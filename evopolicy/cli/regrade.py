@@ -42,6 +42,8 @@ def regrade(words: Sequence[str]) -> int:
     RecordError where the source holds no Run that can be graded, TrackingError as `sources` does.
     """
     options, changes = _read(words)
+    for rule in _rules(changes):
+        regrading.check_changes({**changes, "selection": rule} if rule else changes)
     splits = _splits(options.get("splits", ",".join(regrading.SPLITS)))
     found = find_runs(*sources(options, "regrade"))
     output = Path(options.get("output", OUTPUT))
@@ -49,7 +51,7 @@ def regrade(words: Sequence[str]) -> int:
     runs = _gradable(found)
     if not runs:
         tell_unreadable(found, _WHAT)
-        raise RecordError("regrade: the source holds no Run that has handed off its candidates")
+        raise RecordError("regrade: the source holds no Run that can be graded again")
     earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
     _refuse_other(output / FOLDER / name, changes, splits)
     measured = regrading.Measured.of(runs + earlier)
