@@ -1,4 +1,4 @@
-"""Typed frames made from frames: the columns all share, rows in and rows out."""
+"""Typed frames: rows in and rows out, and whose a row is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from evopolicy.analysis.frames import COLUMNS, Column
-
-WHOSE: tuple[Column, ...] = tuple(column for column in COLUMNS["submissions"] if column in COLUMNS["usage"])
-"""Whose a row is: the Run and its place in a comparison. Every frame of Runs begins with these."""
+from evopolicy.analysis.frame_columns import WHOSE as WHOSE
+from evopolicy.analysis.frame_columns import Column
 
 
 def typed_frame(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -33,6 +31,7 @@ def by_run(frame: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def whose(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `row` that says whose it is: the columns of WHOSE."""
     return {column.name: row[column.name] for column in WHOSE}
 
 

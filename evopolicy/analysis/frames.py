@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import pandas as pd
 
+from evopolicy.analysis.columns import rows_of, typed_frame
 from evopolicy.analysis.frame_columns import COLUMNS as COLUMNS
 from evopolicy.analysis.frame_columns import WHOSE
 from evopolicy.analysis.frame_columns import Column as Column
@@ -53,11 +54,11 @@ class Frames:
 
     def scores(self) -> list[CellScore]:
         """The cells as tables take them: those of `runs` (also after a person filtered it) and of `gaps`."""
-        usage = {row["run"]: row for row in _records(self.usage)}
-        scores = [_row_score(row, usage.get(row["run"], {})) for row in _records(self.runs)]
+        usage = {row["run"]: row for row in rows_of(self.usage)}
+        scores = [_row_score(row, usage.get(row["run"], {})) for row in rows_of(self.runs)]
         scores.extend(
             CellScore(row["entry"], row["benchmark"], row["seed"], row["status"], reason=row["reason"] or "")
-            for row in _records(self.gaps)
+            for row in rows_of(self.gaps)
             if row["run"] is None
         )
         return in_order(scores)
@@ -83,13 +84,7 @@ def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool =
             rows["episodes"].extend({**whose, **row} for file in files for row in _episode_rows(file))
             rows["gaps"].extend({**_gap_row(item), **whose} for item in broken)
     rows["gaps"].extend(_gaps(found))
-    return Frames(**{name: _frame(name, rows[name]) for name in COLUMNS})
-
-
-def _frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    columns = COLUMNS[name]
-    data = {c.name: pd.Series([row.get(c.name) for row in rows], dtype=c.dtype) for c in columns}
-    return pd.DataFrame(data, columns=[c.name for c in columns])
+    return Frames(**{name: typed_frame(columns, rows[name]) for name, columns in COLUMNS.items()})
 
 
 def _whose(run: Run, score: CellScore, again: bool) -> dict[str, Any]:
@@ -294,15 +289,3 @@ def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
         parent=row["parent"] or "",
     )
     return replace(score, usage={name: usage[name] for name in sorted(kinds) if usage.get(name) is not None})
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain Python values, None where there is none."""
-    return [
-        {str(key): None if _absent(value) else value for key, value in row.items()}
-        for row in frame.to_dict("records")
-    ]  # fmt: skip
-
-
-def _absent(value: Any) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float) and value != value)
