@@ -18,7 +18,7 @@ from evopolicy.kernel.journal import JOURNAL
 from evopolicy.kernel.pool import SPLITS
 from evopolicy.kernel.program import Program, diff
 from evopolicy.kernel.record import RECORD, Run, load_run
-from evopolicy.kernel.stream import load_transcripts
+from evopolicy.kernel.stream import PROXY_LOG, load_transcripts
 from evopolicy.kernel.submission import OUTCOMES, read_graded, submission_folder
 from evopolicy.kernel.sweep import SWEEP, Cell, read_sweep
 from evopolicy.kernel.transcript import Transcript
@@ -214,7 +214,7 @@ def _read(path: Path) -> tuple[Graded, ...]:
 def read_requests(run: Run) -> list[Mapping[str, Any]]:
     """What the Host's proxy passed on for `run`, in order: `time`, `model` and tokens by kind; cut lines left out."""
     found: list[Mapping[str, Any]] = []
-    for path in sorted(run.folder.glob("agent/attempt-*/proxy.jsonl")):
+    for path in sorted(run.folder.glob(f"agent/attempt-*/{PROXY_LOG}")):
         for line in path.read_text(errors="replace").splitlines():
             try:
                 entry = msgspec.json.decode(line)

@@ -12,10 +12,10 @@ from typing import Any, Literal
 from evopolicy.execution.proxy_usage import counted
 from evopolicy.kernel.ports import AgentLimits, Served
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.stream import PROXY_LOG
 from evopolicy.kernel.transcript import TOKENS, ErrorKind, Usage
 
 MAX_LINES = 100_000
-LOG = "proxy.jsonl"
 MORE = "proxy_more.json"
 """What the requests spent that have no line of their own."""
 _KINDS = (*TOKENS, "reasoning_tokens")
@@ -27,7 +27,7 @@ class ProxyLog:
     def __init__(self, folder: Path, limits: AgentLimits, prices: PriceTable = NO_PRICES) -> None:
         """`folder` is one attempt's; what its neighbours' logs count as spent is spent."""
         self._lock = threading.Lock()
-        self._path = folder / LOG
+        self._path = folder / PROXY_LOG
         self._limits = limits
         self._prices = prices
         self._lines = 0
@@ -44,7 +44,7 @@ class ProxyLog:
         self._over: Literal["", "requests", "tokens", "cost"] = ""
         self._responses: dict[str, int] = {}
         # The agent's home lies beside the attempts: nothing in it is a log.
-        for path in folder.parent.glob(f"attempt-*/{LOG}"):
+        for path in folder.parent.glob(f"attempt-*/{PROXY_LOG}"):
             self._add_earlier(path)
         for path in folder.parent.glob(f"attempt-*/{MORE}"):
             more = _more(path)
@@ -145,7 +145,7 @@ class ProxyLog:
 def served_before(folder: Path) -> Served | None:
     """What the log in an attempt's `folder` says was passed on; None where there is none, or only of a tunnel."""
     try:
-        lines = (folder / LOG).read_text(errors="replace").splitlines()
+        lines = (folder / PROXY_LOG).read_text(errors="replace").splitlines()
     except OSError:
         return None
     totals: dict[str, Any] = dict.fromkeys(_KINDS, 0)

@@ -18,6 +18,8 @@ from evopolicy.kernel.transcript import Step, ToolCall, Transcript
 
 MAX_LINE = 64 * 2**20
 STDOUT, TIMES, TRANSCRIPT = "stdout.log", "stdout.times", "transcript.json"
+PROXY_LOG = "proxy.jsonl"
+"""What the Host's proxy passed on in an attempt, a request a line."""
 _ANSWERED = re.compile(r'\\?"submission\\?": ?(\d{1,9})(?!\d)')
 
 

@@ -22,7 +22,7 @@ from evopolicy.kernel.errors import ConfigError, ProgramError, RecordError, Trac
 from evopolicy.kernel.journal import JOURNAL
 from evopolicy.kernel.program import capture
 from evopolicy.kernel.record import RECORD, Run, load_run
-from evopolicy.kernel.stream import TRANSCRIPT
+from evopolicy.kernel.stream import PROXY_LOG, TRANSCRIPT
 from evopolicy.kernel.submission import OUTCOMES, submission_folder
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder, write_sweep
 from evopolicy.kernel.values import digest
@@ -45,7 +45,7 @@ _PLACES = (
     (re.compile(r"feedback/(\d{4,9})/(.+)"), r"submissions/\1/feedback/\2"),
     (re.compile(rf"{OUTCOME_FILES}/(\d{{4,9}})\.jsonl"), rf"submissions/\1/{OUTCOMES}"),
     (re.compile(rf"({EVALUATIONS}/(?:{'|'.join(PRIVATE)})/[0-9a-f]{{64}}\.jsonl)"), r"\1"),
-    (re.compile(rf"(agent/attempt-\d{{1,9}}/{re.escape(TRANSCRIPT)})"), r"\1"),
+    (re.compile(rf"(agent/attempt-\d{{1,9}}/(?:{re.escape(TRANSCRIPT)}|{re.escape(PROXY_LOG)}))"), r"\1"),
 )
 """Where an artifact lies in a Run's folder; what matches none is not downloaded."""
 

@@ -15,7 +15,7 @@ from evopolicy.kernel.attendance import attempt_logs
 from evopolicy.kernel.feedback import FEEDBACK
 from evopolicy.kernel.record import feedback_folder
 from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.stream import STDOUT, TRANSCRIPT
+from evopolicy.kernel.stream import PROXY_LOG, STDOUT, TRANSCRIPT
 from evopolicy.kernel.submission import OUTCOMES, submission_folder
 from evopolicy.tracking.masking import copy_masked
 
@@ -30,7 +30,7 @@ EVALUATIONS = "evaluations"
 PRIVATE = ("validation", "assessment")
 INITIAL = "initial"
 """Folder of the Program a Run began with, among those of its Submissions."""
-STREAMS = (STDOUT, "stderr.log", "proxy.jsonl")
+STREAMS = (STDOUT, "stderr.log", PROXY_LOG)
 """What an attempt's agent and the Host's proxy wrote, as it came."""
 STREAM_BYTES = 1 << 20
 """A longer raw stream is bulk."""

@@ -21,11 +21,12 @@ import pytest
 from evopolicy.execution import agent_network, proxy_rules
 from evopolicy.execution import proxy as proxies
 from evopolicy.execution.proxy import Proxy
-from evopolicy.execution.proxy_log import LOG, ProxyLog
+from evopolicy.execution.proxy_log import ProxyLog
 from evopolicy.execution.proxy_rules import checked_body
 from evopolicy.execution.proxy_usage import UsageReader, tokens
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentLimits, Provider
+from evopolicy.kernel.stream import PROXY_LOG
 from tests.execution import upstream as up
 
 KEY = "sk-the-real-key-0123456789"
@@ -71,7 +72,7 @@ def ask(
 
 def logged(tmp_path: Path, count: int) -> list[dict[str, Any]]:
     """The log's lines, once there are `count`: each is written after its answer."""
-    path = tmp_path / "attempt-1" / LOG
+    path = tmp_path / "attempt-1" / PROXY_LOG
     for _ in range(500):
         lines = path.read_text().splitlines() if path.exists() else []
         if len(lines) >= count:
@@ -364,7 +365,7 @@ def test_tokens_over_the_cap_are_refused_and_earlier_attempts_count(serve: Serve
     earlier = tmp_path / "attempt-0"
     earlier.mkdir()
     lines = [{"input_tokens": 60, "output_tokens": 20, "reasoning_tokens": 20}, {"refused": "limit"}]
-    (earlier / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half a li')
+    (earlier / PROXY_LOG).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half a li')
     usage = {"usage": {"input_tokens": 10, "output_tokens": 15}}
     proxy, _ = serve(up.says(usage), limits=replace(NO_LIMITS, tokens=100, requests=5))
     assert (proxy.log.requests, proxy.log.tokens) == (1, 80)
@@ -408,7 +409,7 @@ def test_what_came_after_the_last_line_of_the_log_is_spent_in_the_next_attempt_t
         assert first.begin() == ""
         first.write({"input_tokens": 10, "output_tokens": 1})
         first.write({"refused": "limit"})
-    assert len((tmp_path / "attempt-1" / LOG).read_text().splitlines()) == 2
+    assert len((tmp_path / "attempt-1" / PROXY_LOG).read_text().splitlines()) == 2
     second = ProxyLog(tmp_path / "attempt-2", NO_LIMITS)
     assert (second.requests, second.tokens) == (first.requests, first.tokens) == (5, 55)
 
@@ -669,7 +670,7 @@ def test_the_log_holds_no_key_no_header_and_no_text(serve: Serve, tmp_path: Path
     ask(tmp_path, {"prompt": "the question"}, target="/chat?key=abc", headers={"X-Mine": "a-header"})
     ask(tmp_path, {}, method="POST", target=f"/files?key={KEY}")
     logged(tmp_path, 2)
-    text = (tmp_path / "attempt-1" / LOG).read_text()
+    text = (tmp_path / "attempt-1" / PROXY_LOG).read_text()
     for secret in (KEY, "the question", "the answer", "a-header", "abc", "Bearer"):
         assert secret not in text
 

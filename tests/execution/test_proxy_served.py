@@ -15,10 +15,11 @@ import pytest
 
 from evopolicy.execution import proxy_request
 from evopolicy.execution.proxy import Proxy
-from evopolicy.execution.proxy_log import LOG, MORE, ProxyLog
+from evopolicy.execution.proxy_log import MORE, ProxyLog
 from evopolicy.execution.proxy_trouble import trouble_of
 from evopolicy.kernel.ports import AgentLimits, Provider, Served
 from evopolicy.kernel.prices import Price, PriceTable
+from evopolicy.kernel.stream import PROXY_LOG
 from evopolicy.kernel.transcript import Usage
 from tests.execution import upstream as up
 
@@ -343,7 +344,7 @@ def test_cost_without_a_line_of_its_own_is_spent_in_the_next_attempt_too(
 def test_nothing_in_the_agents_home_is_taken_for_a_log(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "attempt-1").mkdir()
-    for name in (LOG, MORE):
+    for name in (PROXY_LOG, MORE):
         (tmp_path / "home" / name).write_text('{"requests": 9, "tokens": 9, "input_tokens": 9}\n')
     log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
     assert (log.requests, log.tokens) == (0, 0)

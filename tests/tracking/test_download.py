@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -63,7 +64,8 @@ def lay(records: Any, output: Path, lay_attempt: Callable[..., Path]) -> Lay:
             write_graded(graded_path(folder, "validation", program), graded(range(4), 50.0))
         if run.result.selected:
             write_graded(graded_path(folder, "assessment", run.result.selected), graded(range(8), 60.0))
-        lay_attempt(folder)
+        asked = {"time": run.state.submissions[0].time, "model": "m-1", "input_tokens": 30, "output_tokens": 12}
+        lay_attempt(folder, proxy=json.dumps(asked) + "\n")
         return folder
 
     return make
@@ -127,6 +129,7 @@ def test_frames_of_a_downloaded_sweep_are_those_of_its_records(
         "gaps": 2,
     }  # fmt: skip
     assert ours.programs.archived.all()
+    assert ours.submissions.tokens.tolist() == [42.0] * 4
     first = find_runs(*found.sources).runs[0]
     transcript = Path("agent/attempt-1/transcript.json")
     recorded = moved / folders[0].relative_to(output) / transcript
