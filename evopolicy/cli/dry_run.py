@@ -33,7 +33,8 @@ def print_plan(command: Command, name: str) -> None:
     print(_rows(command.cells))
     units = sum(cell.plan.units for cell in new)
     private = sum(cell.plan.validation_units + cell.plan.assessment_units for cell in new)
-    print(f"\nto run: {plural(len(new), 'cell')}, {units} Episode units, at most {private} private Episodes")
+    spent = f"{plural(units, 'Episode unit')}, at most {plural(private, 'private Episode')}"
+    print(f"\nto run: {plural(len(new), 'cell')}, {spent}")
     if new:
         _print_estimate(command, new)
 

@@ -51,7 +51,7 @@ def _print(program: Path, benchmark: str, split: str, evaluation: Evaluation, me
     print(f"  best      {number(scores[-1])}")
     if measurement.failed:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failure_counts(evaluation.outcomes).items())
-        print(f"  failed    {measurement.failed} of {measurement.episodes} Episodes: {kinds}")
+        print(f"  failed    {measurement.failed} of {plural(measurement.episodes, 'Episode')}: {kinds}")
         for graded in [g for g in evaluation.graded if g.outcome.failure][:_SHOWN_FAILURES]:
             print(f"    {_failure(graded)}")
 

@@ -19,7 +19,7 @@ from evopolicy.cli.follow import Follower, tracking_mapping
 from evopolicy.cli.plan import Command, PlannedCell
 from evopolicy.cli.scheduler import Scheduler, Shares, Task, terminate_as_interrupt
 from evopolicy.cli.schema import LauncherConfig
-from evopolicy.cli.text import clean, plural
+from evopolicy.cli.text import are, clean, plural
 from evopolicy.kernel.errors import ConfigError, ExecutionError, RecordError
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
@@ -165,15 +165,11 @@ def _created(folder: Path) -> float:
 def _say_reused(board: Board) -> None:
     reused = [cell for cell in board.cells if cell.status == "reused"]
     if reused:
-        print(f"{plural(len(reused), 'cell')} of {len(board.cells)} finished before and {_is(len(reused))} reused:")
+        print(f"{plural(len(reused), 'cell')} of {len(board.cells)} finished before and {are(len(reused))} reused:")
         for cell in reused[:_LISTED]:
             print(f"  {clean(cell.title)}")
         if len(reused) > _LISTED:
             print(f"  and {len(reused) - _LISTED} more")
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def output_override(output: Path) -> str:

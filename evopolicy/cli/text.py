@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from evopolicy.kernel.shown import clean as clean
+from evopolicy.kernel.shown import plural as plural
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,8 +36,9 @@ def duration(seconds: float | None) -> str:
     return f"{round(whole / _DAY)} days" if whole < 2 * _YEAR else f"{round(whole / _YEAR):,} years"
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def are(count: int) -> str:
+    """The verb that goes with `plural(count, ...)`."""
+    return "is" if count == 1 else "are"
 
 
 def text_width() -> int:

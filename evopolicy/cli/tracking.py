@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evopolicy.cli.options import TRACKING, output_above, output_of, pairs, sweep_of
+from evopolicy.cli.options import TRACKING, listed, output_above, output_of, pairs, sweep_of
 from evopolicy.cli.sources import is_mlflow, sources
+from evopolicy.cli.text import are, plural
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.sweep import read_sweep
 from evopolicy.tracking.store import Tracking
@@ -34,8 +35,8 @@ def track(words: Sequence[str]) -> int:
     from evopolicy.tracking.follow import track as rebuild
 
     options = pairs("track", words)
-    for word in options.get("source", "").split(","):
-        if is_mlflow(word.strip()):
+    for word in listed(options.get("source", "")):
+        if is_mlflow(word):
             raise ConfigError(
                 f"track: '{word}' is in MLflow already; name a folder of Runs, of a sweep or of an output"
             )
@@ -45,7 +46,8 @@ def track(words: Sequence[str]) -> int:
             raise ConfigError(f"source: there is no folder '{source}'")
         output = Path(options["output"]) if "output" in options else output_above(source)
         reports.append(rebuild(source.absolute(), output.absolute(), _tracking(options, _known(source)), entry_ranks))
-    print(f"{sum(report.logged for report in reports)} finished Runs are in MLflow")
+    logged = sum(report.logged for report in reports)
+    print(f"{plural(logged, 'finished Run')} {are(logged)} in MLflow")
     for report in reports:
         if text := report.text():
             print(text)

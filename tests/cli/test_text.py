@@ -5,7 +5,7 @@ import sys
 import pytest
 from rich.text import Text
 
-from evopolicy.cli.text import duration, number, plural, show
+from evopolicy.cli.text import are, duration, number, plural, show
 
 
 def test_numbers_are_short_and_absence_is_a_dash() -> None:
@@ -19,6 +19,7 @@ def test_numbers_are_short_and_absence_is_a_dash() -> None:
     ]
     assert duration(5e10) == "1,584 years"
     assert (plural(1, "cell"), plural(3, "cell")) == ("1 cell", "3 cells")
+    assert (are(1), are(0), are(3)) == ("is", "are", "are")
 
 
 def test_a_terminal_gets_colour_and_a_pipe_plain_text_as_wide_as_it_may_be(
