@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evopolicy.analysis.scores import OPEN, CellScore, Status
+from evopolicy.kernel.shown import plural
 
 if TYPE_CHECKING:
     from evopolicy.analysis.tables import RankTable, TableCell
@@ -21,7 +22,7 @@ def write(
     scores = [score for found in pairs.values() for score in found]
     yield from _ranks(table, missing, absent)
     if still := sum(score.status in OPEN for score in scores):
-        yield f"Still to come: {still} of {_count(len(scores), 'cell')}."
+        yield f"Still to come: {still} of {plural(len(scores), 'cell')}."
     for entry in table.entries:
         if entry.entry in absent:
             yield f"{entry.entry} is left out of the ranks: none of its {entry.cells_total} cells has a valid result."
@@ -52,7 +53,7 @@ def _ranks(table: RankTable, missing: str, absent: Collection[str]) -> Iterator[
         yield f"Ranks over {of}; no entry has a result on {', '.join(incomplete)}."
     if missing == "worst" and (last := _ranked_last(table)):
         yield f"Missing cells rank last: {last}."
-    yield f"Rank score: mean of 1 - (rank - 1) / (N - 1) over {_count(len(table.ranked), 'Benchmark')}; N = {entries}."
+    yield f"Rank score: mean of 1 - (rank - 1) / (N - 1) over {plural(len(table.ranked), 'Benchmark')}; N = {entries}."
 
 
 def _waiting(table: RankTable, benchmark: str, absent: Collection[str]) -> str:
@@ -116,7 +117,3 @@ def _errors(cells: Sequence[TableCell]) -> Iterator[str]:
 
 
 EPISODE_MARK = "†"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

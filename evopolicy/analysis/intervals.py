@@ -13,7 +13,7 @@ Below MIN_RUNS Runs in a cell only the last is given, whatever was asked for, an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -30,6 +30,7 @@ _WORDS: Mapping[str, str] = {
     "episodes": "over Episodes, of these Runs",
     "nothing": "none",
 }
+_FLAT = "No spread was found, so the width 0 is no certainty."
 _NAMED = 6
 
 
@@ -196,6 +197,23 @@ def few_runs_foot(runs: Mapping[str, int]) -> str:
     )
 
 
+def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, high]") -> list[str]:
+    """What the intervals of a table or a figure are, each kind once, and what has to be known of them.
+
+    `mark` is what they look like there.
+    """
+    kinds = dict.fromkeys(span.kind for span in spans if span.over is not None)
+    return [*(f"{mark}: {100 * level:g} % interval {kind}." for kind in kinds), *told_once(span.note for span in spans)]
+
+
+def told_once(notes: Iterable[str]) -> list[str]:
+    """`notes` of intervals, each once; that there was no spread is not said again by itself."""
+    found = [note for note in dict.fromkeys(notes) if note]
+    if any(note.endswith(_FLAT) for note in found if note != _FLAT):
+        found = [note for note in found if note != _FLAT]
+    return found
+
+
 def check_same(first: Mapping[str, ArrayLike], second: Mapping[str, ArrayLike]) -> None:
     """Raise RecordError unless the two have tables for the same Benchmarks, and at least one."""
     if not first or set(first) != set(second):
@@ -229,8 +247,7 @@ def make_interval(
     if over is None:
         return Interval(estimate, math.nan, math.nan, level, None, _WORDS["nothing"], math.nan, math.nan, note)
     if error.variance == 0:
-        flat = "No spread was found, so the width 0 is no certainty."
-        note = f"{note} {flat}" if note else flat
+        note = f"{note} {_FLAT}" if note else _FLAT
     kind = f"{_WORDS[over]}, {method}"
     return Interval(estimate, *bounds, level, over, kind, error.standard_error, error.df, note)
 

@@ -13,11 +13,10 @@ from evopolicy.analysis import published_facts
 from evopolicy.analysis.code import code_frame
 from evopolicy.analysis.columns import by_run, rows_of
 from evopolicy.analysis.edits import edit_frame
-from evopolicy.analysis.intervals import Interval, aggregate_mean_interval
+from evopolicy.analysis.intervals import Interval, aggregate_mean_interval, interval_notes
 from evopolicy.analysis.published_facts import CODE, DEMANDS, EDITS
 from evopolicy.analysis.sheet import ESTIMATE_MARK, Head, Sheet, SheetCell, fitting, mark_columns, number, percent
 from evopolicy.analysis.statistics import wilson
-from evopolicy.analysis.table_scores import interval_notes
 from evopolicy.analysis.table_source import Material
 from evopolicy.analysis.trajectory import curve_areas, curve_points, curve_reach
 from evopolicy.analysis.validity import score_gaps, selection_validity

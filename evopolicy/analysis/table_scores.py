@@ -10,7 +10,7 @@ import numpy as np
 from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.heldout import heldout_tables, unlike_benchmarks
-from evopolicy.analysis.intervals import MIN_RUNS, Interval
+from evopolicy.analysis.intervals import MIN_RUNS, Interval, interval_notes
 from evopolicy.analysis.published import DEMANDS, FAMILIES, SOURCE, as_published, slugs_of
 from evopolicy.analysis.published_facts import NORMALIZED_NOTE
 from evopolicy.analysis.rank import average_seeds
@@ -329,14 +329,3 @@ def episode_tables(material: Material) -> tuple[dict[str, dict[str, Floats]], li
     runs = rows_of(material.valid(frames.runs))
     tables, lacking = heldout_tables(frames, runs, unlike_benchmarks(material.own))
     return tables, [f"{entry} on {slug}" for entry, slug in lacking]
-
-
-def interval_notes(spans: Sequence[Interval], level: float) -> list[str]:
-    """What the brackets of a table are, each kind once, and what has to be known of them."""
-    kinds = dict.fromkeys(span.kind for span in spans if span.over is not None)
-    notes = [f"[low, high]: {100 * level:g} % interval {kind}." for kind in kinds]
-    flat = "No spread was found, so the width 0 is no certainty."
-    told = dict.fromkeys(span.note for span in spans if span.note and span.note != flat)
-    if any(span.note.endswith(flat) for span in spans) and not any(note.endswith(flat) for note in told):
-        told[flat] = None
-    return [*notes, *told]

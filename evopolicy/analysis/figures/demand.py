@@ -10,10 +10,10 @@ import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
-from evopolicy.analysis.figures.scores import draw_bar, entries_axis, few_note, what_is
+from evopolicy.analysis.figures.scores import draw_bar, entries_axis
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
 from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import Interval
+from evopolicy.analysis.intervals import Interval, interval_notes
 from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM, as_published, gymnasium_id, slugs_of
 from evopolicy.analysis.resampling import aggregate_interval
 from evopolicy.analysis.statistics import Floats
@@ -154,15 +154,13 @@ def _notes(
     scale: Scale | None,
     level: float,
 ) -> list[str]:
-    found = list(spans.values())
     said = "0 and 1 are the anchors given; cut to [0, 1]."
     if scale is not None:
         said = f"0 is {scale.zero}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
     return [
         material.count() if material else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
         said,
-        *what_is(found, level, "Line"),
-        *few_note(found),
+        *interval_notes(list(spans.values()), level, "Line"),
         NOTE if taken else "",
         *((*material.heldout[1], *material.notes) if material else ()),
     ]

@@ -22,7 +22,7 @@ from evopolicy.analysis.figures.style import (
     style,
 )
 from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import MIN_RUNS, Interval
+from evopolicy.analysis.intervals import MIN_RUNS, Interval, interval_notes, told_once
 from evopolicy.analysis.published import NOTE, as_published, published_scores, slugs_of
 from evopolicy.analysis.resampling import ProfileBand, profile_band, rank_score_intervals
 from evopolicy.analysis.scores import CellScore
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 _BAR = 0.62
 _ROW = 0.27
 """Inches an entry takes."""
-
-
-def few_note(spans: Sequence[Interval | ProfileBand]) -> list[str]:
-    """What has to be known of intervals, once."""
-    return list(dict.fromkeys(span.note for span in spans if span.note))
-
-
-def what_is(spans: Sequence[Interval], level: float, mark: str = "Bars") -> list[str]:
-    """What the intervals of a figure are, each kind once."""
-    kinds = dict.fromkeys(span.kind for span in spans if span.over is not None)
-    return [f"{mark}: {100 * level:g} % interval {kind}." for kind in kinds]
 
 
 # --- ranks -------------------------------------------------------------------------------------------------------
@@ -144,9 +133,8 @@ def _rank_notes(
     gone = [row.entry for row in table.entries if row.rank_score is None]
     return [
         material.count(),
-        *what_is(list(spans.values()), level, "Line"),
         "Dot: the rank score on one Benchmark." if len(table.ranked) > 1 else "",
-        *few_note(list(spans.values())),
+        *interval_notes(list(spans.values()), level, "Line"),
         f"Without a result and left out: {', '.join(gone)}." if gone else "",
         f"Not complete for every entry and left out: {', '.join(left)}." if left else "",
         NOTE if published else "",
@@ -274,7 +262,7 @@ def _profile_notes(
         material.count(),
         said,
         *(f"Bands: {100 * level:g} % interval {kind}, crossed bootstrap, at each τ by itself." for kind in kinds),
-        *few_note(bands),
+        *told_once(band.note for band in bands),
         f"Left out, without Runs of every entry or without a scale: {', '.join(left)}." if left else "",
         *material.heldout[1],
         *material.notes,

@@ -10,10 +10,9 @@ import numpy as np
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.figures.material import Material, gather, heldout_tables
-from evopolicy.analysis.figures.scores import few_note, what_is
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, label, looks, short, style
 from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import Interval, mean_interval
+from evopolicy.analysis.intervals import Interval, interval_notes, mean_interval
 from evopolicy.analysis.resampling import rank_score_intervals
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
@@ -167,8 +166,7 @@ def _notes(
         material.count(),
         "Marks: mean usage of a Run, on a logarithmic axis"
         + (", between the least and the most." if several else "; small: the Runs."),
-        *what_is(spans, level, "Upright lines"),
-        *few_note(spans),
+        *interval_notes(spans, level, "Upright lines"),
         f"No usage reported, ranked but not drawn: {', '.join(silent)}." if silent else "",
         f"Cost estimated from list prices for {', '.join(guessed)}." if guessed else "",
         *material.heldout[1],
