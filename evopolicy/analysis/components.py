@@ -178,7 +178,10 @@ def _satterthwaite(terms: Iterable[tuple[float, float]], variance: float | None 
 
 
 def student_quantile(level: float, df: float) -> float:
-    """t such that Student's t with `df` degrees of freedom lies within -t and t with probability `level`."""
+    """t such that Student's t with `df` degrees of freedom lies within -t and t with probability `level`.
+
+    Raises ConfigError unless 0 < level < 1.
+    """
     if not 0 < level < 1:
         raise ConfigError(f"level: a number between 0 and 1 is needed (0.95), found {level}")
     return float(stdtrit(min(df, 1e9), 0.5 + level / 2))

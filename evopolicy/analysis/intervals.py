@@ -108,6 +108,9 @@ def aggregate_mean_interval(
     """Interval of the mean of an entry's means over Benchmarks, from its scores (Runs, Episodes) by Benchmark.
 
     The Benchmarks are fixed: it says nothing of others. `anchors` (zero, one) normalize each, and count as known.
+
+    Raises RecordError without a Benchmark, ConfigError for an `over` or a level that is none and for anchors that are
+    missing or make no scale.
     """
     cells = {name: read_cell(table) for name, table in anchored(tables, anchors).items()}
     if not cells:

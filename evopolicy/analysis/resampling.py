@@ -192,6 +192,8 @@ def rank_score_intervals(
     `tables[entry][benchmark]` holds scores (Runs, Episodes); entries of one Benchmark share the columns. `missing` is
     the policy of `rank.rank_entries` for cells that are not there. Entries whose true means tie have true scores that
     no measurement with noise shows, and intervals lie off them.
+
+    Raises RecordError where no Benchmark can be ranked, and under missing='refuse' where a cell is not there.
     """
     names = list(dict.fromkeys(name for of in tables.values() for name in of))
     cells = {(i, name): read_cell(of[name]) for i, of in enumerate(tables.values()) for name in names if name in of}

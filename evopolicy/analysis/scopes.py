@@ -57,6 +57,7 @@ def module_scope(path: str, tree: ast.Module) -> Scope:
 
 
 def function_scope(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, parent: Scope, path: str) -> Scope:
+    """The scope of a function: its parameters and what its body binds."""
     scope = Scope("function", parent)
     names = [argument.arg for argument in parameters(node.args)]
     scope.bound.update(dict.fromkeys(names))
@@ -68,12 +69,14 @@ def function_scope(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, pa
 
 
 def class_scope(node: ast.ClassDef, parent: Scope, path: str) -> Scope:
+    """The scope of a class's body."""
     scope = Scope("class", parent)
     fill(scope, node.body, path)
     return scope
 
 
 def comprehension_scope(generators: Iterable[ast.comprehension], parent: Scope) -> Scope:
+    """The scope of a comprehension: what its generators bind."""
     scope = Scope("comprehension", parent)
     for generator in generators:
         scope.bound.update((node.id, None) for node in nodes(generator.target) if _stored(node))  # type: ignore[attr-defined]
@@ -81,6 +84,7 @@ def comprehension_scope(generators: Iterable[ast.comprehension], parent: Scope) 
 
 
 def parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    """Every parameter of a function, `*args` and `**kwargs` among them."""
     yield from (*arguments.posonlyargs, *arguments.args)
     yield from [arguments.vararg] if arguments.vararg else []
     yield from arguments.kwonlyargs

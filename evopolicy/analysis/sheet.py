@@ -74,6 +74,7 @@ def drawn(sheet: Sheet) -> Sheet:
 
 
 def words(text: str) -> SheetCell:
+    """A cell of text."""
     return SheetCell(text, text)
 
 

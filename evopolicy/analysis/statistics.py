@@ -59,6 +59,8 @@ def iqm(values: ArrayLike, weights: ArrayLike | None = None, *, whole: bool = Fa
     A quarter of the weight is cut from either end, and a value on the edge counts for the part of it that lies inside.
     `whole` cuts only whole values, floor(n / 4) from either end, as `scipy.stats.trim_mean` and rliable do; the two
     agree wherever n is a multiple of four. `weights` are positive, of the length of the last axis; default: all equal.
+
+    Raises ConfigError for `weights` with `whole`.
     """
     found = np.asarray(values, dtype=float)
     if whole:
@@ -97,6 +99,8 @@ def aggregate(scores: Sequence[ArrayLike], statistic: Statistic = "mean", *, cli
     `mean` and `median` are over the B means of Runs, so is `iqm_benchmarks`; `iqm` is rliable's, over all Run scores
     (each Benchmark weighs the same). With one Benchmark `iqm` and `median` are of its Runs. `clip` clips to [0, 1] what
     the statistic is over.
+
+    Raises ConfigError for a statistic there is not, RecordError without a Benchmark.
     """
     if statistic not in STATISTICS:
         raise ConfigError(f"statistic: '{statistic}' is not known.{did_you_mean(statistic, STATISTICS)}")
@@ -119,7 +123,8 @@ def aggregate(scores: Sequence[ArrayLike], statistic: Statistic = "mean", *, cli
 def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Floats:
     """P(X > Y) + P(X = Y) / 2 for a Run score X of `first` (..., n) and Y of `second` (..., m), over all n x m pairs.
 
-    The Mann-Whitney statistic over n m. Over several Benchmarks: the mean of theirs.
+    The Mann-Whitney statistic over n m. Over several Benchmarks: the mean of theirs. Raises RecordError where one of
+    the two has no Run.
     """
     x = np.asarray(first, dtype=float)[..., :, np.newaxis]
     y = np.asarray(second, dtype=float)[..., np.newaxis, :]
@@ -132,7 +137,8 @@ def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Floats:
 def performance_profile(scores: Sequence[ArrayLike], thresholds: ArrayLike) -> Floats:
     """Share (..., T) of Run scores above each of T thresholds, from B Benchmarks of (..., Runs).
 
-    Benchmarks weigh the same. Strictly above, as published: F(t) = 1/B sum_b 1/n_b sum_r [x_br > t].
+    Benchmarks weigh the same. Strictly above, as published: F(t) = 1/B sum_b 1/n_b sum_r [x_br > t]. Raises RecordError
+    without a Benchmark.
     """
     levels = np.asarray(thresholds, dtype=float)
     if not scores:
@@ -146,6 +152,8 @@ def wilson(successes: float, trials: float, level: float = 0.95) -> tuple[float,
 
     (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). It stays inside [0, 1] and has a width where all or none
     succeed. Episodes of several Runs are no independent trials: take their intervals from `intervals`.
+
+    Raises RecordError unless 0 <= successes <= trials, ConfigError unless 0 < level < 1.
     """
     if not 0 <= successes <= trials:
         raise RecordError(f"wilson: {successes} successes of {trials} trials cannot be")
@@ -164,6 +172,8 @@ def holm(p_values: ArrayLike) -> Floats:
     """Holm's adjusted p-values in the order given: the i-th smallest of n times n - i + 1, made monotone, at most 1.
 
     Rejecting those at or below alpha keeps the chance of any false rejection at alpha. NaN is no test: not counted.
+
+    Raises RecordError for what is no list of numbers between 0 and 1.
     """
     given = np.asarray(p_values, dtype=float)
     if given.ndim != 1 or ((given < 0) | (given > 1)).any():
@@ -177,7 +187,10 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def normal_quantile(level: float) -> float:
-    """z such that a standard normal lies within -z and z with probability `level`; ConfigError unless 0 < level < 1."""
+    """z such that a standard normal lies within -z and z with probability `level`.
+
+    Raises ConfigError unless 0 < level < 1.
+    """
     if not 0 < level < 1:
         raise ConfigError(f"level: a number between 0 and 1 is needed (0.95), found {level}")
     return float(ndtri(0.5 + level / 2))

@@ -58,6 +58,7 @@ class Material:
 
     @property
     def scores(self) -> list[CellScore]:
+        """Every cell, the published ones first."""
         return [*self.published, *self.own]
 
     @property
@@ -67,6 +68,7 @@ class Material:
         return self.config.entries or found
 
     def is_published(self, entry: str) -> bool:
+        """Whether the row of that name is the paper's."""
         return entry in self.names
 
     def named(self, entry: str) -> SheetCell:
