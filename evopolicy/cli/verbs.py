@@ -40,8 +40,8 @@ VERBS: Mapping[str, Verb] = {
         {
             "name": "a table of conf/table/ (paper/core16, study/scaling, ...) or a YAML file; without: the rank table",
             **_READ,
-            "to": "a file to write it to",
-            "format": "terminal, csv, latex, html or markdown",
+            "to": "a file to write it to; .csv, .tex, .html, .md and .txt choose the format",
+            "format": "terminal, csv, latex, html or markdown, whatever the file ends in",
             "allow": _ALLOW,
             "missing": "cells without a valid result: refuse (default), exclude or worst",
             "entries": "entries that take part, comma separated",
@@ -122,8 +122,8 @@ VERBS: Mapping[str, Verb] = {
             "name": "the regrade's folder, outputs/regrades/NAME; from its settings by default",
             "splits": "validation,assessment (default), or one of them",
         },
-        "And what is to be set anew: pool.assessment=64, selection=validation_lcb,last, execution.workers=2. More:"
-        " docs/tables.md",
+        "And what is to be set anew: pool.assessment=64, selection=validation_lcb,last, execution.workers=2. All of it:"
+        " docs/regrade.md",
     ),
     "evaluate": Verb(
         "evaluate",
