@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from evopolicy.analysis.code import CodeMeasures, measure_code
     from evopolicy.analysis.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
     from evopolicy.analysis.edits import edit_counts, size_counts
+    from evopolicy.analysis.figures.config import FigureConfig, draw_figure, figure_config
     from evopolicy.analysis.figures.curves import best_so_far_figure
     from evopolicy.analysis.figures.demand import demand_figure
     from evopolicy.analysis.figures.edits import edit_size_figure
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from evopolicy.analysis.load import Found, find_runs, load_frames
     from evopolicy.analysis.normal_form import topology
+    from evopolicy.analysis.paper_tables import draw_table, paper_table
     from evopolicy.analysis.published import published_scores
     from evopolicy.analysis.rank import rank_entries, rank_scores
     from evopolicy.analysis.render import render_csv, render_html, render_markdown, render_rich, render_text
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         probability_of_improvement,
         wilson,
     )
+    from evopolicy.analysis.table_config import TableConfig
     from evopolicy.analysis.tables import EntryRank, RankTable, entry_ranks, rank_table
 
 _HOMES = {
@@ -63,6 +66,7 @@ _HOMES = {
     "Diagnostics": "diagnostics",
     "Difference": "intervals",
     "EntryRank": "tables",
+    "FigureConfig": "figures.config",
     "Found": "load",
     "Frames": "frames",
     "Interval": "intervals",
@@ -70,6 +74,7 @@ _HOMES = {
     "RandomCell": "reproduced",
     "RankTable": "tables",
     "Summary": "intervals",
+    "TableConfig": "table_config",
     "aggregate_difference_interval": "intervals",
     "aggregate_interval": "resampling",
     "aggregate_mean_interval": "intervals",
@@ -79,10 +84,13 @@ _HOMES = {
     "demand_figure": "figures.demand",
     "diagnose": "diagnostics",
     "difference_interval": "intervals",
+    "draw_figure": "figures.config",
+    "draw_table": "paper_tables",
     "edit_counts": "edits",
     "edit_size_figure": "figures.edits",
     "entry_ranks": "tables",
     "few_runs_foot": "intervals",
+    "figure_config": "figures.config",
     "find_runs": "load",
     "holm": "statistics",
     "improvement_interval": "resampling",
@@ -92,6 +100,7 @@ _HOMES = {
     "measure_code": "code",
     "normalize": "statistics",
     "note_of": "figures.style",
+    "paper_table": "paper_tables",
     "performance_profile": "statistics",
     "probability_of_improvement": "statistics",
     "profile_band": "resampling",
@@ -128,6 +137,7 @@ __all__ = [
     "Diagnostics",
     "Difference",
     "EntryRank",
+    "FigureConfig",
     "Found",
     "Frames",
     "Interval",
@@ -135,6 +145,7 @@ __all__ = [
     "RandomCell",
     "RankTable",
     "Summary",
+    "TableConfig",
     "aggregate_difference_interval",
     "aggregate_interval",
     "aggregate_mean_interval",
@@ -144,10 +155,13 @@ __all__ = [
     "demand_figure",
     "diagnose",
     "difference_interval",
+    "draw_figure",
+    "draw_table",
     "edit_counts",
     "edit_size_figure",
     "entry_ranks",
     "few_runs_foot",
+    "figure_config",
     "find_runs",
     "holm",
     "improvement_interval",
@@ -157,6 +171,7 @@ __all__ = [
     "measure_code",
     "normalize",
     "note_of",
+    "paper_table",
     "performance_profile",
     "probability_of_improvement",
     "profile_band",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -18,8 +19,17 @@ def modules_after(code: str) -> set[str]:
 
 def test_every_public_name_is_there() -> None:
     for name in evopolicy.analysis.__all__:
-        assert getattr(evopolicy.analysis, name) is not None
+        first, again = (getattr(evopolicy.analysis, name) for _ in range(2))
+        assert first is again
+        assert first is not None
+        assert not isinstance(again, ModuleType), "a module of that name hides it once it is loaded"
     assert dir(evopolicy.analysis) == sorted(evopolicy.analysis.__all__)
+
+
+def test_tables_and_figures_by_config_are_there() -> None:
+    names = {"FigureConfig", "TableConfig", "draw_figure", "draw_table", "figure_config", "paper_table"}
+
+    assert names <= set(evopolicy.analysis.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
