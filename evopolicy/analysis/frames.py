@@ -12,11 +12,12 @@ import msgspec
 import pandas as pd
 
 from evopolicy.analysis.columns import rows_of, typed_frame
+from evopolicy.analysis.conditions import AXES
 from evopolicy.analysis.frame_columns import COLUMNS as COLUMNS
 from evopolicy.analysis.frame_columns import WHOSE
 from evopolicy.analysis.frame_columns import Column as Column
 from evopolicy.analysis.load import EpisodeFile, Found, Unreadable, cell_of, read_episodes, read_program, read_requests
-from evopolicy.analysis.scores import CellScore, absent_scores, in_order, planned_cell, run_conditions, run_score
+from evopolicy.analysis.scores import CellScore, absent_scores, in_order, planned_cell, run_score
 from evopolicy.kernel.pool import format_selector
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.record import Run
@@ -110,7 +111,7 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
         "model": record.agent.model,
         "benchmark_id": record.benchmark.id,
         "suite": record.suite,
-        "axes": json.dumps(dict(record.axes), sort_keys=True),
+        "axes": json.dumps(dict(score.axes), sort_keys=True),
         "heldout_mean": score.mean,
         "heldout_se": score.standard_error,
         "heldout_episodes": score.episodes,
@@ -126,8 +127,8 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
         "closed_by": state.closed_by,
         "agent_isolation": record.agent_isolation,
         "agent_network": record.agent_network,
-        **run_conditions(record),
-        "selection": record.selection.rule,
+        **score.conditions,
+        "settings": json.dumps(dict(score.settings), sort_keys=True),
         "visibility": record.feedback.visibility,
         "thinking_seconds": state.thinking_seconds,
         "evaluating_seconds": state.evaluating_seconds,
@@ -137,6 +138,7 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
         "error_kind": state.agent_error_kind,
         "parent": record.parent,
         "created": record.created,
+        "opened": state.opened,
         "key": record.key,
         "result_key": record.result_key,
     }
@@ -283,7 +285,8 @@ def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
         reason=row["reason"],
         benchmark_id=row["benchmark_id"],
         wall_seconds=row["wall_seconds"],
-        conditions={name: row[name] for name in ("isolation", "parameters", "pool", "budget")},
+        conditions={name: row[name] for name in AXES},
+        settings=json.loads(row["settings"] or "{}"),
         axes=json.loads(row["axes"]),
         result_key=row["result_key"] or "",
         parent=row["parent"] or "",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.conditions import drawn_by
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.statistics import Floats
-
-_EPISODES_ARE = ("parameters", "pool")
-"""Conditions that decide which Episode an index is."""
 
 
 def heldout_scores(frames: Frames, runs: Collection[str]) -> dict[str, dict[int, float]]:
@@ -66,17 +64,27 @@ def heldout_tables(
 
 
 def unlike_benchmarks(scores: Iterable[CellScore]) -> tuple[str, ...]:
-    """Benchmarks on which the done cells differ in parameters or pool: one index is another Episode in each, so that
+    """Benchmarks on which the done cells do not draw the same Episodes: one index is another Episode in each, so that
     Episodes must not be paired."""
-    found: dict[str, set[tuple[str | None, ...]]] = {}
+    return tuple(benchmark for (benchmark,) in _unlike(scores, lambda score: (score.benchmark,)))
+
+
+def unlike_cells(scores: Iterable[CellScore]) -> tuple[tuple[str, str], ...]:
+    """Entries and Benchmarks whose own Runs do not draw the same Episodes. What is said of one entry alone pairs no
+    other's."""
+    return tuple((entry, slug) for entry, slug in _unlike(scores, lambda score: (score.entry, score.benchmark)))
+
+
+def _unlike(scores: Iterable[CellScore], key: Callable[[CellScore], tuple[str, ...]]) -> list[tuple[str, ...]]:
+    found: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}
     for score in scores:
         if score.status == "done" and score.conditions:
-            found.setdefault(score.benchmark, set()).add(tuple(score.conditions.get(name) for name in _EPISODES_ARE))
-    return tuple(benchmark for benchmark, kinds in found.items() if len(kinds) > 1)
+            found.setdefault(key(score), set()).add(drawn_by(score.conditions, score.settings))
+    return [name for name, kinds in found.items() if len(kinds) > 1]
 
 
-def unlike_note(benchmarks: Collection[str]) -> list[str]:
-    """What has to be known of intervals on `benchmarks`."""
-    if not benchmarks:
+def unlike_note(names: Collection[str]) -> list[str]:
+    """What has to be known of intervals on `names`, Benchmarks or single cells."""
+    if not names:
         return []
-    return [f"Other Episodes in other Runs, so none are paired and a Run counts as its mean: {', '.join(benchmarks)}."]
+    return [f"Other Episodes in other Runs, so none are paired and a Run counts as its mean: {', '.join(names)}."]

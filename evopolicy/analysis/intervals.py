@@ -184,20 +184,25 @@ def summarize(table: ArrayLike, *, over: Over = "runs_and_episodes") -> Summary:
     )
 
 
-def few_runs_foot(runs: Mapping[str, int]) -> str:
+_OVER_EPISODES = (
+    "their points are Runs, and intervals that use them are over Episodes only; they do not say what another Run would "
+    "score"
+)
+
+
+def few_runs_foot(runs: Mapping[str, int], meaning: str = _OVER_EPISODES) -> str:
     """The sentence for a table's foot where cells have fewer than MIN_RUNS Runs; '' where none has.
 
-    `runs` counts the Runs of each cell by the cell's name, such as 'random on cartpole'.
+    `runs` counts the Runs of each cell by the cell's name, such as 'random on cartpole'. `meaning` is what follows for
+    a reader: by default for a table with intervals of held-out scores.
     """
     short = [f"{name}: {count}" for name, count in runs.items() if count < MIN_RUNS]
     if not short:
         return ""
     more = f" and {len(short) - _NAMED} more" if len(short) > _NAMED else ""
-    which = f"all {len(runs)} cells" if len(short) == len(runs) else f"{len(short)} of {len(runs)} cells"
-    return (
-        f"Fewer than three Runs in {which} ({', '.join(short[:_NAMED])}{more}): their points are Runs, and intervals "
-        "that use them are over Episodes only; they do not say what another Run would score."
-    )
+    every = "the only cell" if len(runs) == 1 else f"all {len(runs)} cells"
+    which = every if len(short) == len(runs) else f"{len(short)} of {len(runs)} cells"
+    return f"Fewer than three Runs in {which} ({', '.join(short[:_NAMED])}{more}): {meaning}."
 
 
 def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, high]") -> list[str]:

@@ -5,34 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from evopolicy.analysis.conditions import AXES, CONDITIONS, run_axes, run_conditions, run_settings
 from evopolicy.analysis.load import Found, Unreadable, cell_of
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
-from evopolicy.kernel.record import Run, RunRecord
+from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Cell
 from evopolicy.kernel.transcript import usage_numbers
 
 Status = Literal["done", "pending", "running", "unfinished", "failed", "invalid", "unreadable"]
 OPEN: frozenset[Status] = frozenset({"pending", "running", "unfinished"})
 """Statuses of a cell that may still become done by itself or by running the sweep again."""
-
-CONDITIONS: Mapping[str, str] = {
-    "isolation": "isolation levels",
-    "parameters": "Benchmark parameters",
-    "pool": "pools",
-    "budget": "budgets",
-    "duplicates": "several Runs of one cell",
-}
-"""What may not differ inside one comparison unless asked for, and how messages call it."""
-
-_AXES: Mapping[str, tuple[str, ...]] = {
-    "isolation": ("execution",),
-    "parameters": ("benchmark",),
-    "pool": ("pool", "protocol"),
-    "budget": ("budget", "protocol"),
-}
-"""Config groups that set a condition: swept, its difference is part of the entry's name and so was asked for."""
 
 
 @runtime_checkable
@@ -73,6 +57,8 @@ class CellScore:
     """Tokens, requests and cost the provider reported, as in `kernel.transcript.Usage`."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """By the names in CONDITIONS, in words."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """As `conditions.run_settings`; {} where they are not known."""
     axes: Mapping[str, str] = field(default_factory=dict)
     result_key: str = ""
     """As `RunRecord.result_key`; '' for the place of a Run."""
@@ -82,22 +68,6 @@ class CellScore:
     @property
     def name(self) -> str:
         return f"{self.entry} on {self.benchmark}, seed {self.seed}"
-
-
-def run_conditions(record: RunRecord) -> dict[str, str]:
-    """What `record` was measured under, in words that are equal exactly when the conditions are."""
-    pool, budget = record.pool, record.budget
-    cases = f" ({pool.cases})" if pool.kind == "paper" else ""
-    secret = f", secret {record.pool_secret_digest[:12]}" if record.pool_secret_digest else ""
-    cap = f", at most {budget.per_submission} each" if budget.per_submission is not None else ""
-    return {
-        "isolation": record.isolation,
-        "parameters": record.benchmark.digest,
-        "pool": f"{pool.kind}{cases}, seed {pool.seed}, {pool.training}/{pool.validation}/{pool.assessment} Episodes, "
-        f"policy seed {pool.policy_seed}{secret}",
-        "budget": f"{budget.submissions} Submissions, {budget.episodes} units{cap}, {budget.finish}, "
-        f"candidates {budget.candidates}",
-    }
 
 
 def wall_seconds(run: Run) -> float:
@@ -144,7 +114,8 @@ def run_score(run: Run, cell: Cell | None = None) -> CellScore:
         wall_seconds=wall_seconds(run),
         usage=usage_numbers(run.state.usage),
         conditions=run_conditions(record),
-        axes=record.axes,
+        settings=run_settings(record),
+        axes=run_axes(record, cell),
         result_key=record.result_key,
         parent=record.parent,
     )
@@ -208,9 +179,10 @@ def in_order(scores: list[CellScore], cells: Sequence[Cell] = ()) -> list[CellSc
 def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str] = ()) -> list[str]:
     """Refuse a comparison whose done cells differ in what would make it unfair.
 
-    Isolation levels may not differ at all; Benchmark parameters, pools and budgets not within one Benchmark; and a cell
-    (entry, Benchmark, seed) has one Run. A difference that was swept, and so is part of the entries' names, is let in.
-    `allow` holds the names in CONDITIONS that are let in too; for each that does differ one sentence is returned.
+    Isolation levels may not differ at all; Benchmark parameters, pools, budgets and selection rules not within one
+    Benchmark; and a cell (entry, Benchmark, seed) has one Run. A difference that was swept, and so is part of the
+    entries' names, is let in. `allow` holds the names in CONDITIONS that are let in too; for each that does differ one
+    sentence is returned.
     Raises RecordError naming the cells on each side, ConfigError for an unknown name in `allow`.
     """
     for name in allow:
@@ -238,7 +210,7 @@ def _mixed(scores: Sequence[CellScore], name: str) -> str:
     groups: dict[tuple[str, ...], dict[str, list[CellScore]]] = defaultdict(lambda: defaultdict(list))
     for score in scores:
         if name in score.conditions:
-            swept = [f"{k}={v}" for k, v in sorted(score.axes.items()) if k.split(".")[0] in _AXES[name]]
+            swept = [f"{k}={v}" for k, v in sorted(score.axes.items()) if k.split(".")[0] in AXES[name]]
             place = "" if name == "isolation" else score.benchmark
             groups[(place, *swept)][score.conditions[name]].append(score)
     for (place, *_), values in groups.items():

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from evopolicy.analysis.components import OVER, Over
+from evopolicy.analysis.conditions import CONDITIONS
 from evopolicy.analysis.published import RANDOM
 from evopolicy.analysis.rank import MISSING, Missing
-from evopolicy.analysis.scores import CONDITIONS
 from evopolicy.analysis.statistics import STATISTICS, Statistic
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
@@ -50,7 +50,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "parametric_hits": "share of them that raised the best Validation mean so far",
         "rollbacks": "Submissions of an earlier topology",
         "retests": "Submissions of the same bundle",
-        "failed": "Submissions without a result",
+        "failed": "Submissions without a result, or whose Policy failed in every Episode",
     },
     "code": {
         "runs": "valid Runs whose selected Program's source is there",
@@ -104,6 +104,19 @@ ROWS: Mapping[str, tuple[Rows, ...]] = {
 }
 """What a row may be."""
 
+_SCORES: tuple[Kind, ...] = ("rank", "heldout", "normalized")
+BELONGS: Mapping[str, tuple[Kind, ...]] = {
+    "published": (*_SCORES, "edits", "code"),
+    "by": ("normalized", "edits", "code", "efficiency"),
+    "statistic": ("heldout",),
+    "zero": ("normalized",),
+    "one": ("normalized",),
+    "replicates": _SCORES,
+    "seed": _SCORES,
+    "data_edits": ("edits",),
+}
+"""Keys that only some kinds have a use for; the others leave them at their defaults."""
+
 
 @dataclass(frozen=True)
 class TableConfig:
@@ -116,7 +129,7 @@ class TableConfig:
     """Whether the published rows stand in it."""
     rows: Rows = "entries"
     entries: tuple[str, ...] = ()
-    """Entries that take part, in this order where the table is not ranked; () for all."""
+    """Entries that take part, in this order but in a rank table; () for all."""
     benchmarks: tuple[str, ...] = ()
     """Slugs or Gymnasium ids that take part; () for all there are, ('core16',) for the paper's."""
     by: By = "all"
@@ -154,20 +167,19 @@ class TableConfig:
         self._check_numbers()
 
     def _check_rules(self) -> None:
-        if self.statistic != "mean" and self.kind != "heldout":
-            raise ConfigError(f"statistic: a {self.kind} table is of means, found '{self.statistic}'; leave it at mean")
+        for key, kinds in BELONGS.items():
+            if self.kind not in kinds and getattr(self, key) != _DEFAULTS[key]:
+                raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {self.kind}")
         if self.statistic == "iqm_benchmarks":
             raise ConfigError(
                 "statistic: 'iqm_benchmarks' is over Benchmarks; a cell of a table takes mean, median or iqm"
             )
         if self.missing == "worst" and self.kind != "rank":
             raise ConfigError(f"missing: 'worst' is a rank, a {self.kind} table has none; choose refuse or exclude")
-        if self.data_edits and self.kind != "edits":
-            raise ConfigError(f"data_edits: a {self.kind} table counts no edits; leave it at false")
         only = {"benchmarks": ("category", "demand", "entries"), "entries": ("benchmarks",)}
         if self.kind == "heldout" and (wrong := set(self.columns) - set(only[self.rows])):
             raise ConfigError(f"columns: '{sorted(wrong)[0]}' is no column of a heldout table with rows: {self.rows}")
-        if self.interval == "episodes" and self.kind in ("edits", "code", "efficiency", "selection"):
+        if self.interval in ("episodes", "runs_and_episodes") and self.kind not in _SCORES:
             raise ConfigError(
                 f"interval: what a {self.kind} table shows is of Runs, not of Episodes; choose runs or none"
             )
@@ -189,6 +201,7 @@ class TableConfig:
 
 
 KEYS = tuple(field.name for field in fields(TableConfig))
+_DEFAULTS = {field.name: field.default for field in fields(TableConfig)}
 _CHOICES: Mapping[str, Sequence[str]] = {
     "kind": get_args(Kind),
     "rows": get_args(Rows),

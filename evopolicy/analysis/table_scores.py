@@ -9,7 +9,7 @@ import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.heldout import heldout_tables, unlike_benchmarks
+from evopolicy.analysis.heldout import heldout_tables, unlike_benchmarks, unlike_cells
 from evopolicy.analysis.intervals import MIN_RUNS, Interval, interval_notes
 from evopolicy.analysis.published import DEMANDS, FAMILIES, SOURCE, as_published, slugs_of
 from evopolicy.analysis.published_facts import NORMALIZED_NOTE
@@ -323,9 +323,11 @@ def _anchor_notes(material: Material, scale: Scale) -> list[str]:
 def episode_tables(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]:
     """Held-out scores (Runs, Episodes) of a person's cells, by entry and Benchmark, and the cells that have none.
 
-    The columns of one Benchmark are the same Episodes for every entry; where they cannot be, there is one: Runs' means.
+    The columns of one Benchmark are the same Episodes for every entry in a rank table, which pairs them, else for the
+    Runs of each cell; where they cannot be, there is one: Runs' means.
     """
     frames = material.table()
     runs = rows_of(material.valid(frames.runs))
-    tables, lacking = heldout_tables(frames, runs, unlike_benchmarks(material.own))
+    unlike = unlike_benchmarks(material.own) if material.config.kind == "rank" else unlike_cells(material.own)
+    tables, lacking = heldout_tables(frames, runs, unlike)
     return tables, [f"{entry} on {slug}" for entry, slug in lacking]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
+from evopolicy.analysis.heldout import unlike_benchmarks, unlike_cells, unlike_note
 from evopolicy.analysis.intervals import few_runs_foot
+from evopolicy.analysis.protocol import protocol_differences
 from evopolicy.analysis.published import (
     AGENTS,
     CORE16,
@@ -33,8 +34,6 @@ _NAMED = 6
 _PER_BENCHMARK = ("rank", "heldout", "normalized")
 """Kinds whose published rows are numbers of single Benchmarks; others published means over groups of them."""
 _PUBLISHED = (*_PER_BENCHMARK, "edits", "code")
-_PAPER_POOL = ("paper (files)", "/16/32 Episodes")
-_PAPER_BUDGET = ("128 units", "exhaust")
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +126,20 @@ def gather(config: TableConfig, frames: Frames | None) -> Material:
     ids = {slugs[b.id]: b.id for b in CORE16}
     ids |= {score.benchmark: gymnasium_id(score.benchmark_id) for score in own if score.benchmark_id}
     benchmarks = _benchmarks(config, own, published, slugs)
-    paired = config.kind in _PER_BENCHMARK and config.over is not None
-    mixes += unlike_note(unlike_benchmarks(own)) if paired else []
-    notes = [*left_out, *mixes, *_published_notes(back, own), *_run_notes(own)]
+    notes = [*left_out, *mixes, *_unlike_notes(config, own), *_published_notes(back, own), *_run_notes(config, own)]
     material = Material(
         config, frames, tuple(own), tuple(published), back, benchmarks, _titles(benchmarks, ids), ids, ()
     )
     if config.kind == "rank":
         return replace(material, notes=tuple(notes))
     found = _missing(material)
-    complete = _complete(material) if found and config.rows == "entries" and config.kind != "heldout" else benchmarks
+    means = config.rows == "entries" and config.kind != "heldout"
+    complete = _complete(material) if means and (found or config.kind == "normalized") else benchmarks
     if len(complete) < len(benchmarks):
-        found.append(f"Over the {len(complete)} of {len(benchmarks)} Benchmarks that are complete for all entries.")
+        whose = "entries" if config.kind in _PER_BENCHMARK or not published else "entries of Runs"
+        found.append(f"Over the {len(complete)} of {len(benchmarks)} Benchmarks that are complete for all {whose}.")
         material = _restricted(material, complete)
+    found += _scope_notes(material)
     return replace(material, notes=(*notes, *found))
 
 
@@ -235,27 +235,45 @@ def _published_notes(names: Mapping[str, str], own: Sequence[CellScore]) -> list
     if not names:
         return []
     notes = [f"{PUBLISHED_MARK} {NOTE}"]
-    done = [score for score in own if score.status == "done"]
-    parts = []
-    for condition, paper in (("pool", _PAPER_POOL), ("budget", _PAPER_BUDGET)):
-        words = [score.conditions.get(condition, "") for score in done]
-        other = [text for text in words if not all(part in text for part in paper)]
-        if other:
-            parts.append(f"{condition} '{other[0]}' in {len(other)} of {len(words)} cells")
-    if parts:
+    if parts := protocol_differences([score for score in own if score.status == "done"]):
         notes.append(
             f"The Runs differ from the paper's protocol, which makes the two hard to compare: {'; '.join(parts)}."
         )
     return notes
 
 
-def _run_notes(own: Sequence[CellScore]) -> list[str]:
+def _unlike_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
+    """Where Episodes cannot be paired: across entries in ranks, else within one entry's own Runs."""
+    if config.kind not in _PER_BENCHMARK or config.over is None:
+        return []
+    if config.kind == "rank":
+        return unlike_note(unlike_benchmarks(own))
+    return unlike_note([f"{entry} on {slug}" for entry, slug in unlike_cells(own)])
+
+
+def _scope_notes(material: Material) -> list[str]:
+    """Where published means over groups stand beside Runs of other Benchmarks."""
+    paper = {slug for slug, id_ in material.ids.items() if id_ in SLUGS}
+    there = [slug for slug in material.benchmarks if any(score.benchmark == slug for score in material.own)]
+    if material.config.kind in _PER_BENCHMARK or not (material.published and there) or set(there) == paper:
+        return []
+    titles = _few([material.titles[slug] for slug in there])
+    return [f"Published rows are over all {len(SLUGS)} Benchmarks of Core16, the others over {titles} alone."]
+
+
+def _run_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
     notes = []
     left = [score for score in own if score.status in ("invalid", "failed", "unreadable")]
     if left:
         notes.append(f"Cells without a valid result: {name_cells(left, _NAMED)}.")
     counts = Counter(f"{score.entry} on {score.benchmark}" for score in own if score.status == "done")
-    return [*notes, *([foot] if (foot := few_runs_foot(counts)) else [])]
+    if config.kind not in _PER_BENCHMARK:
+        foot = few_runs_foot(counts, "they do not say what another Run would do")
+    elif config.over is None:
+        foot = few_runs_foot(counts, "they do not say what another Run would score")
+    else:
+        foot = few_runs_foot(counts)
+    return [*notes, *([foot] if foot else [])]
 
 
 def _complete(material: Material) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ _READ = {
     "output": f"{_OUTPUT}, and that Runs from MLflow are brought to",
     "tracking.uri": "the store that mlflow:EXPERIMENT is read from; '' for the output folder's mlflow.db",
 }
-_ALLOW = "conditions that may differ: isolation, parameters, pool, budget, duplicates"
+_ALLOW = "conditions that may differ: isolation, parameters, pool, budget, selection, duplicates"
 
 
 class Verb(NamedTuple):

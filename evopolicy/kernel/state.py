@@ -60,6 +60,8 @@ class ResultState:
 class RunState:
     """Everything a Run's journal adds up to."""
 
+    opened: float | None = None
+    """Unix seconds of the journal's beginning: of a regrade, its parent's; None where it does not tell."""
     submissions: tuple[SubmissionState, ...] = ()
     closed_by: str = ""
     """'' while the Session is open; 'finish', 'budget', or why the Host closed it."""
@@ -141,6 +143,10 @@ class Ledger:
 
 def _unchanged(state: RunState, _: Event) -> RunState:
     return state
+
+
+def _opened(state: RunState, event: Event) -> RunState:
+    return replace(state, opened=event["time"])
 
 
 def _refused(state: RunState, _: Event) -> RunState:
@@ -241,7 +247,7 @@ def _ended(state: RunState, event: Event) -> RunState:
 
 
 _STEPS: dict[str, Callable[[RunState, Event], RunState]] = {
-    "opened": _unchanged,
+    "opened": _opened,
     "resumed": _unchanged,
     "agent_started": _agent_started,
     "refused": _refused,

@@ -184,7 +184,7 @@ def test_a_run_under_two_rules_is_two_runs_in_every_frame(records: Any, tmp_path
     means = split_means(both, "assessment")
     chosen = dict(zip(names, both.runs["selected_program"], strict=True))
     assert [means[name, chosen[name]] for name in names] == [200.0, 20.0]
-    tables = heldout_tables(gather(both, allow=["duplicates"]))
+    tables = heldout_tables(gather(both, allow=["duplicates", "selection"]))
     assert [[float(row.mean()) for row in table] for of in tables.values() for table in of.values()] == [[200.0, 20.0]]
 
 

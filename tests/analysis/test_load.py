@@ -140,9 +140,11 @@ def test_sweeps_of_other_rules_name_different_results_of_a_run(records: Any, tmp
     assert found(second) == found(folder) == [(20.0, "last")]
     both = find_runs(first, second)
     assert [score.mean for score in cell_scores(both)] == [200.0, 20.0]
-    assert load_frames(both).runs["selection"].tolist() == ["validation_mean", "last"]
-    with pytest.raises(RecordError, match="several Runs of one cell"):
+    assert load_frames(both).runs["selection"].tolist() == ["validation_mean, ties by fewer_failures", "last"]
+    with pytest.raises(RecordError, match="selection rules on cartpole"):
         check_comparable(both)
+    with pytest.raises(RecordError, match="several Runs of one cell"):
+        check_comparable(both, allow=["selection"])
 
 
 def test_a_cell_whose_result_is_still_to_come_shows_no_other(records: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from evopolicy.analysis.paper_tables import draw_table, paper_table
 from evopolicy.analysis.published import AGENTS, CORE16, ENTRIES, SLUGS
 from evopolicy.analysis.published_facts import EDITS, NORMALIZED
 from evopolicy.analysis.sheet import Sheet, SheetCell, fitting, number, rounded
-from evopolicy.analysis.table_config import COLUMNS, FORMATS, TableConfig, table_config
+from evopolicy.analysis.table_config import BELONGS, COLUMNS, FORMATS, TableConfig, table_config
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.record import BenchmarkIdentity
@@ -260,7 +260,7 @@ def test_fewer_than_three_runs_give_episode_intervals_named_as_such_and_the_poin
     cell = cells(sheet, "ada")["acrobot"]
     assert cell.over == "episodes"
     assert cell.text.endswith("(9.5; 10.5)")
-    assert "Fewer than three Runs in all 1 cells (ada on acrobot: 2)" in foot(sheet)
+    assert "Fewer than three Runs in the only cell (ada on acrobot: 2)" in foot(sheet)
     assert "over Episodes" in foot(sheet)
     lay_all(lay_run, {"ada": 10.0}, ["acrobot"], seeds=(2,), spread=1.0)
     enough = paper_table(shipped("heldout", **config), own(tmp_path))
@@ -551,8 +551,8 @@ def test_an_entry_or_benchmark_that_is_not_there_is_refused_with_the_near_name()
 def test_a_shipped_table_names_every_key_and_every_column_it_could_have(name: str) -> None:
     path = conf_folder() / "table" / "paper" / f"{name}.yaml"
     values = yaml.safe_load(path.read_text())
-    of_edits = set() if values["kind"] == "edits" else {"data_edits"}
-    assert set(values) == set(TableConfig.__dataclass_fields__) - of_edits
+    others = {key for key, kinds in BELONGS.items() if values["kind"] not in kinds}
+    assert set(values) == set(TableConfig.__dataclass_fields__) - others
     comment = " ".join(line.strip("# ") for line in path.read_text().splitlines() if line.startswith("#"))
     assert ", ".join(COLUMNS[values["kind"]]) in comment
 
@@ -565,11 +565,10 @@ def test_runs_of_other_episodes_are_not_paired(lay_run: Lay, tmp_path: Path) -> 
     found = own(tmp_path)
     with pytest.raises(RecordError, match="mixes pools"):
         paper_table(shipped("heldout", published=False, benchmarks=[]), found)
-    for name in ("heldout", "rank"):
-        sheet = paper_table(shipped(name, published=False, benchmarks=[], allow=["pool"]), found)
-        assert "none are paired and a Run counts as its mean: cartpole" in foot(sheet)
-        assert "over Runs and Episodes" not in foot(sheet)
-        assert {cell.over for row in sheet.rows for cell in row} == {"", "runs"}
+    sheet = paper_table(shipped("rank", published=False, benchmarks=[], allow=["pool"]), found)
+    assert "none are paired and a Run counts as its mean: cartpole" in foot(sheet)
+    assert "over Runs and Episodes" not in foot(sheet)
+    assert {cell.over for row in sheet.rows for cell in row} == {"", "runs"}
     tables = heldout_tables(gather(found, allow=["pool"]))
     assert [of["cartpole"].tolist() for of in tables.values()] == [[[5.0], [6.0], [7.0]]] * 2
     note = note_of(rank_figure(found, allow=["pool"]))

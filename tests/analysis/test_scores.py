@@ -14,6 +14,7 @@ from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.record import BenchmarkIdentity
+from evopolicy.kernel.selection import SelectionConfig
 from evopolicy.kernel.sweep import Cell
 
 Lay = Callable[..., Path]
@@ -22,6 +23,7 @@ OTHER = {
     "parameters": {"benchmark": BenchmarkIdentity("cartpole", "family/Cartpole-v1", "e" * 64, "m:f", {})},
     "pool": {"pool": PoolConfig("derived", 16, 4, 9, 0)},
     "budget": {"budget": Budget(4, 9, None, "allow_early", "all")},
+    "selection": {"selection": SelectionConfig("last", "latest")},
     "duplicates": {"tag": "other"},
 }
 
@@ -101,6 +103,8 @@ def test_isolation_levels_may_not_differ_between_benchmarks_either(lay_run: Lay,
         ("budget", "protocol"),
         ("pool", "pool.assessment"),
         ("isolation", "execution.isolation"),
+        ("selection", "selection"),
+        ("selection", "protocol"),
     ],
 )
 def test_a_swept_difference_is_asked_for(lay_run: Lay, outputs: Path, condition: str, axis: str) -> None:

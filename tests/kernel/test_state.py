@@ -39,7 +39,6 @@ def test_nothing_is_an_open_session() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        ("opened", {"key": "k"}),
         ("resumed", {"result": "r"}),
         ("evicted", {"artifacts": []}),
         ("fault", {"where": "validation", "program": "p", "message": "m"}),
@@ -47,6 +46,10 @@ def test_nothing_is_an_open_session() -> None:
 )
 def test_what_only_tells_changes_nothing(event: tuple[str, dict[str, Any]]) -> None:
     assert state(event) == RunState()
+
+
+def test_a_run_began_when_its_journal_was_opened() -> None:
+    assert fold([{"n": 0, "time": 7.0, "event": "opened", "key": "k"}]) == RunState(opened=7.0)
 
 
 def test_reserved_charges_and_is_pending() -> None:

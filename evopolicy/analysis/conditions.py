@@ -1,0 +1,89 @@
+"""What a Run was measured under: in words that are compared, and by setting where a comparison needs one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from evopolicy.kernel.record import RunRecord
+from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.sweep import Cell
+
+CONDITIONS: Mapping[str, str] = {
+    "isolation": "isolation levels",
+    "parameters": "Benchmark parameters",
+    "pool": "pools",
+    "budget": "budgets",
+    "selection": "selection rules",
+    "duplicates": "several Runs of one cell",
+}
+"""What may not differ inside one comparison unless asked for, and how messages call it."""
+
+AXES: Mapping[str, tuple[str, ...]] = {
+    "isolation": ("execution",),
+    "parameters": ("benchmark",),
+    "pool": ("pool", "protocol"),
+    "budget": ("budget", "protocol"),
+    "selection": ("selection", "protocol"),
+}
+"""Config groups that set a condition: swept, its difference is part of the entry's name and so was asked for."""
+
+_WITHOUT_TIES = frozenset({"last", "agent_first"})
+"""Rules that never look at `tie_break`."""
+_DRAWN_BY = ("pool.kind", "pool.cases", "pool.seed", "pool.policy_seed", "pool.secret")
+"""Settings that decide which held-out Episode an index is. Sizes do not: no split shifts another."""
+
+
+def run_conditions(record: RunRecord) -> dict[str, str]:
+    """By the names in AXES what `record` was measured under, in words equal exactly when the conditions are."""
+    pool, budget = record.pool, record.budget
+    cases = f" ({pool.cases})" if pool.kind == "paper" else ""
+    secret = f", secret {record.pool_secret_digest[:12]}" if record.pool_secret_digest else ""
+    cap = f", at most {budget.per_submission} each" if budget.per_submission is not None else ""
+    return {
+        "isolation": record.isolation,
+        "parameters": record.benchmark.digest,
+        "pool": f"{pool.kind}{cases}, seed {pool.seed}, {pool.training}/{pool.validation}/{pool.assessment} Episodes, "
+        f"policy seed {pool.policy_seed}{secret}",
+        "budget": f"{budget.submissions} Submissions, {budget.episodes} units{cap}, {budget.finish}, "
+        f"candidates {budget.candidates}",
+        "selection": _selection_words(record.selection),
+    }
+
+
+def _selection_words(selection: SelectionConfig) -> str:
+    ties = f", ties by {selection.tie_break}" if selection.rule not in _WITHOUT_TIES else ""
+    return f"{selection.rule}{ties}"
+
+
+def run_settings(record: RunRecord) -> dict[str, Any]:
+    """The settings behind `run_conditions` by config key; `benchmark.*` are the Benchmark's public parameters."""
+    parts = {"pool": record.pool, "budget": record.budget, "selection": record.selection}
+    found = {
+        f"{group}.{key}": value for group, part in parts.items() for key, value in msgspec.to_builtins(part).items()
+    }
+    found["pool.secret"] = record.pool_secret_digest
+    return found | {f"benchmark.{key}": value for key, value in record.benchmark.parameters.items()}
+
+
+def drawn_by(conditions: Mapping[str, str], settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Equal of two Runs of one Benchmark exactly where an index is the same held-out Episode in both."""
+    if not settings:
+        return conditions.get("parameters"), conditions.get("pool")
+    cases = settings.get("pool.cases") if settings.get("pool.kind") == "paper" else None
+    drawn = {**{name: settings.get(name) for name in _DRAWN_BY}, "pool.cases": cases}
+    return conditions.get("parameters"), *drawn.values()
+
+
+def run_axes(record: RunRecord, cell: Cell | None = None) -> dict[str, str]:
+    """The swept settings in the entry's name: of the sweep's `cell`, where it tells, else the record's.
+
+    Cells of a sweep over selection rules are one Run, whose record names the axes of the first alone.
+    """
+    if cell is None or not cell.overrides:
+        return dict(record.axes)
+    pairs = (override.lstrip("+").partition("=") for override in cell.overrides)
+    plain = {key.partition("@")[0].replace("/", "."): value.strip("'\"") for key, _, value in pairs}
+    return {key: value for key, value in plain.items() if f" {key}={value}" in cell.entry}
