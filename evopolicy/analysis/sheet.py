@@ -29,6 +29,8 @@ class SheetCell:
     over: str = ""
     """What the interval is over."""
     best: bool = False
+    partial: bool = False
+    """Whether it is over fewer Runs than its row has: then it is never marked as the best."""
 
     @property
     def faint(self) -> bool:
@@ -130,11 +132,11 @@ def fitting(values: Sequence[float | None], spread: float = 0.0) -> int | None:
 
 def mark_best(cells: Sequence[SheetCell], lowest: bool = False) -> list[SheetCell]:
     """`cells` with the best of them marked, ties all; none where they do not differ."""
-    values = [cell.value for cell in cells if isinstance(cell.value, int | float)]
+    values = [cell.value for cell in cells if isinstance(cell.value, int | float) and not cell.partial]
     if len(values) < 2 or min(values) == max(values):
         return list(cells)
     best = min(values) if lowest else max(values)
-    return [replace(cell, best=cell.value == best) for cell in cells]
+    return [replace(cell, best=cell.value == best and not cell.partial) for cell in cells]
 
 
 def mark_columns(sheet: Sheet, keys: Sequence[str], lowest: Sequence[str] = ()) -> Sheet:

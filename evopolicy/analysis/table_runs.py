@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,16 +14,18 @@ from evopolicy.analysis import published_facts
 from evopolicy.analysis.code import code_frame
 from evopolicy.analysis.columns import by_run, rows_of
 from evopolicy.analysis.edits import edit_frame
-from evopolicy.analysis.intervals import Interval, aggregate_mean_interval, interval_notes
+from evopolicy.analysis.intervals import MIN_RUNS, Interval, aggregate_mean_interval, interval_notes
 from evopolicy.analysis.published_facts import CODE, DEMANDS, EDITS
 from evopolicy.analysis.sheet import ESTIMATE_MARK, Head, Sheet, SheetCell, fitting, mark_columns, number, percent
 from evopolicy.analysis.statistics import wilson
 from evopolicy.analysis.table_source import Material
 from evopolicy.analysis.trajectory import curve_areas, curve_points, curve_reach
 from evopolicy.analysis.validity import score_gaps, selection_validity
+from evopolicy.kernel.shown import plural
 
 _Row = tuple[str, str | None]
 """Entry, and its Benchmark where a row is a cell."""
+_TOO_FEW = f"No interval where a cell has fewer than {MIN_RUNS} Runs."
 _TITLES = {
     "synthesis_edits": "synthesis edits", "synthesis_hits": "hits", "parametric_edits": "parametric edits",
     "parametric_hits": "hits", "units_to_best": "units to best", "units_to_50": "units to 50 %",
@@ -70,6 +73,9 @@ def edits_sheet(material: Material, name: str) -> Sheet:
     unknown = sum(one["edit"] and one["new_best"] is None for one in submissions)
     if unknown:
         notes.append(f"Hits are of the edits whose Validation mean is known; {unknown} are not.")
+    notes += _unknown_kinds(submissions, len(runs))
+    if any("_edits" in column for column in material.config.columns):
+        notes += _unlike_counts(material, runs)
     if data_edits:
         notes.append("Of the Runs, another Program with the same source (new numbers in a file) is a parametric edit.")
     if material.published:
@@ -79,6 +85,30 @@ def edits_sheet(material: Material, name: str) -> Sheet:
         notes.append(f"[low, high]: {level} interval of a rate by Wilson, as if edits were independent of each other.")
     marked = [head.key for head in sheet.heads if "_hits" in head.key]
     return mark_columns(_noted(sheet, notes), marked)
+
+
+def _unknown_kinds(submissions: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
+    unknown = [one["run"] for one in submissions if one["kind"] == "unknown"]
+    if not unknown:
+        return []
+    return [
+        f"Of unknown kind, since a source is not there, and counted nowhere: {plural(len(unknown), 'Submission')} of "
+        f"{len(set(unknown))} of {plural(runs, 'Run')}."
+    ]
+
+
+def _unlike_counts(material: Material, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """That rows are totals over unlike numbers of Runs, where the eye would compare them."""
+
+    def there(row: _Row, group: str) -> int:
+        if material.is_published(row[0]):
+            return int(_published_edits(material, row[0], group, "runs").value or 0)
+        return sum(_is_in(material, run, row, group) for run in runs)
+
+    rows = _rows(material)
+    if all(len({there(row, group) for row in rows} - {0}) < 2 for group in material.groups()):
+        return []
+    return ["Edits are totals over a row's Runs, whose numbers differ: compare edits a Run, or hits, which are rates."]
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> _Count:
@@ -122,6 +152,9 @@ def code_sheet(material: Material, name: str) -> Sheet:
     values = _code_values(material) if material.own else []
     sheet = _means(material, name, values, _published_code)
     notes = [*sheet.notes, published_facts.CODE_NOTE] if material.published else list(sheet.notes)
+    runs = len(material.valid(material.table().runs)) if material.own else 0
+    if gone := runs - len(values):
+        notes.append(f"Left out, since their selected Program's source is not there: {gone} of {plural(runs, 'Run')}.")
     return _noted(sheet, ["Of the source bundle of the Program that was selected.", *notes])
 
 
@@ -160,8 +193,8 @@ def efficiency_sheet(material: Material, name: str) -> Sheet:
              "first and the best of any Run of the Benchmark here.", *sheet.notes]  # fmt: skip
     if guessed and "cost_usd" in material.config.columns:
         notes.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
-    cheap = [head.key for head in sheet.heads if "units_to" in head.key]
-    return mark_columns(_noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")], cheap)
+    sheet = mark_columns(_noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")])
+    return mark_columns(sheet, (), [h.key for h in sheet.heads if h.key.startswith(("units_to_50", "units_to_80"))])
 
 
 _RUN_COLUMNS = ("submissions", "units_used", "thinking_seconds", "wall_seconds")
@@ -201,36 +234,52 @@ def selection_sheet(material: Material, name: str) -> Sheet:
     values = _selection_values(material)
     sheet = _means(material, name, values)
     notes = list(sheet.notes)
-    lacking = sum(value["best"] is None for value in values)
+    empty = sum(not value["published"] for value in values)
+    if empty:
+        notes.append(f"Of the initial Program, since nothing was published: {empty} of {plural(len(values), 'Run')}.")
+    lacking = sum(value["best"] is None for value in values) - empty
     if lacking:
         notes.append(
             f"{lacking} of {len(values)} Runs have not measured all their Programs on held-out Episodes, so their best "
             "in hindsight is not known; `evopolicy regrade` measures them."
         )
-    return mark_columns(_noted(sheet, notes), [], ())
+    return _noted(sheet, notes)
 
 
 def _selection_values(material: Material) -> _Values:
+    """A row a valid Run; of one that published nothing only what was selected, the initial Program, is known."""
     frames = material.table()
-    gaps = material.valid(score_gaps(frames))
+    gaps, runs = material.valid(score_gaps(frames)), material.valid(frames.runs)
     published = by_run(gaps)
+    validity = {row["run"]: row for row in rows_of(selection_validity(gaps, runs))}
+    failed = {(row["run"], row["submission"]): row["validation_failed"] for row in rows_of(frames.candidates)}
     found = []
-    for row in rows_of(selection_validity(gaps, material.valid(frames.runs))):
-        sent = published[row["run"]]
-        trained = [one for one in sent if one["training"] is not None]
-        best = max(trained, key=lambda one: float(one["training"])) if trained else None
-        found.append(
-            {
+    for run in rows_of(runs):
+        selected = {"selected": run["heldout_mean"], "published": run["run"] in published}
+        row = validity.get(run["run"], {})
+        if row:
+            sent = [{**one, "failed": failed.get((one["run"], one["submission"]))} for one in published[run["run"]]]
+            best = _best_in_training(sent, json.loads(run["settings"] or "{}").get("selection.tie_break"))
+            row = {
                 **row,
-                "selected": row["selected_assessment"],
                 "last": sent[-1]["assessment"],
                 "best_training": best["assessment"] if best else None,
                 "best": row["best_assessment"],
                 "correlation": row["validation_correlation"],
                 "chose_best": None if row["chose_best"] is None else float(row["chose_best"]),
             }
-        )
+        found.append({**{name: run[name] for name in ("run", "entry", "benchmark")}, "best": None, **row, **selected})
     return found
+
+
+def _best_in_training(sent: Sequence[Mapping[str, Any]], tie_break: str | None) -> Mapping[str, Any] | None:
+    """As the rule `training_mean` chooses: ties by fewer Validation failures, but under `latest`, then the latest."""
+
+    def rank(one: Mapping[str, Any]) -> tuple[float, int, int]:
+        failed = 0 if tie_break == "latest" else one["failed"] or 0
+        return float(one["training"]), -failed, one["submission"]
+
+    return max((one for one in sent if one["training"] is not None), key=rank, default=None)
 
 
 def _means(material: Material, name: str, values: _Values, published: _Published | None = None) -> Sheet:
@@ -254,7 +303,7 @@ def _means(material: Material, name: str, values: _Values, published: _Published
         widths = [s.high - s.low for (_, _, c), (_, s, _) in found.items() if c == column and s and s.over]
         decimals = 0 if column == "runs" else config.digits
         decimals = fitting(points, max(widths, default=0.0) / 2) if decimals is None else decimals
-        shown = number(value, decimals, span, tail)
+        shown = replace(number(value, decimals, span, tail), partial=bool(tail))
         guessed = column == "cost_usd" and any(
             one.get("cost_is_estimate") and one[column] is not None
             for one in values
@@ -282,6 +331,8 @@ def _mean(material: Material, values: _Values, column: str) -> tuple[float | Non
     tail = f" ({known}/{len(values)})" if known < len(values) else ""
     tables = {slug: np.array(numbers)[:, np.newaxis] for slug, numbers in by_benchmark.items()}
     span = aggregate_mean_interval(tables, over="runs", level=material.config.level)
+    if span.over is None:
+        span = replace(span, note=_TOO_FEW)
     return span.estimate, span if material.config.over else None, tail
 
 

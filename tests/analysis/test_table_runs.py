@@ -1,0 +1,79 @@
+"""Tables of what happened in Runs: which Runs they are of, and what of them is not known."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evopolicy.analysis.paper_tables import paper_table
+from evopolicy.analysis.sheet import Sheet, SheetCell
+from evopolicy.analysis.table_config import TableConfig
+from tests.analysis.trajectories import Made, Sent, frames
+
+FACTS: dict[str, Any] = {
+    "status": "done", "reason": "", "benchmark_id": "f/CartPole-v1", "axes": "{}", "wall_seconds": 1.0,
+    "isolation": "landlock", "parameters": "p", "pool": "pool", "budget": "budget", "selection": "validation_mean",
+}  # fmt: skip
+GOOD = [Sent("x=1", 5.0, 1.0, assessment=10.0)]
+TWO = [Sent("x=1", 0.0, assessment=0.0), Sent("y=x+1", 10.0, assessment=1.0)]
+GONE = [Sent(None, float(i), assessment=1.0, program=f"p{i}") for i in range(3)]
+
+
+def made(sent: list[Sent], seed: int, entry: str = "ada", **facts: Any) -> Made:
+    selected = 1 if sent else None
+    return Made(sent, f"{entry}-{seed}", entry, selected=selected, facts={**FACTS, "seed": seed, **facts})
+
+
+def table(kind: Any, columns: str, *runs: Made, **changes: Any) -> Sheet:
+    return paper_table(TableConfig(title="t", kind=kind, columns=tuple(columns.split()), **changes), frames(*runs))
+
+
+def cells(sheet: Sheet, key: str) -> list[SheetCell]:
+    (place,) = [i for i, head in enumerate(sheet.heads) if head.key == key]
+    return [row[place] for row in sheet.rows]
+
+
+def test_what_was_selected_is_of_runs_that_published_nothing_too() -> None:
+    empty = made([], 2, heldout_mean=1.0, selected_program="initial", reason="nothing_published")
+    sheet = table("selection", "runs selected best", made(GOOD, 0), made(GOOD, 1), empty, rows="cells")
+    assert [cells(sheet, key)[0].text for key in ("runs", "selected", "best")] == ["3", "7", "10 (2/3)"]
+    assert "Of the initial Program, since nothing was published: 1 of 3 Runs." in sheet.notes
+    assert "regrade" not in "".join(sheet.notes)
+
+
+@pytest.mark.parametrize(("ties", "found"), [("fewer_failures", 1.0), ("latest", 9.0)])
+def test_the_best_in_training_is_what_the_rule_would_choose(ties: str, found: float) -> None:
+    tie = [Sent("x=1", 5.0, 3.0, assessment=1.0), Sent("y=x+1", 4.0, 3.0, assessment=9.0)]
+    material = frames(made(tie, 0, settings=json.dumps({"selection.tie_break": ties})))
+    material.candidates["validation_failed"] = material.candidates["submission"] - 1
+    sheet = paper_table(TableConfig("t", "selection", ("best_training",), rows="cells"), material)
+    assert cells(sheet, "best_training")[0].value == found
+
+
+def test_totals_over_unlike_numbers_of_runs_say_how_to_compare_them() -> None:
+    runs = [made(TWO, 0), made(TWO, 1), made(TWO, 0, "bob")]
+    assert "compare edits a Run" in "".join(table("edits", "runs synthesis_edits", *runs).notes)
+    assert "compare edits a Run" not in "".join(table("edits", "runs synthesis_hits", *runs).notes)
+    assert "compare edits a Run" not in "".join(table("edits", "runs synthesis_edits", *runs[1:]).notes)
+
+
+def test_reaching_a_mark_is_the_soonest_only_of_cells_that_all_reach_it() -> None:
+    never = [Sent("x=1", 0.0, assessment=0.0)]
+    ada = [made(TWO, 0), made(never, 1), made(never, 2)]
+    bob = [made([never[0], *TWO], seed, "bob") for seed in range(3)]
+    eve = [made([never[0], never[0], *TWO], seed, "eve") for seed in range(3)]
+    sheet = table("efficiency", "units_to_80 units_to_best", *ada, *bob, *eve)
+    assert [(cell.text, cell.best) for cell in cells(sheet, "units_to_80")] == [
+        ("4 (1/3)", False), ("6", True), ("8", False),
+    ]  # fmt: skip
+    assert not any(cell.best for cell in cells(sheet, "units_to_best")), "who never improves has its best first"
+
+
+def test_what_has_no_source_is_counted_nowhere_and_said() -> None:
+    edits = table("edits", "runs synthesis_edits", made(GONE, 0), made(TWO, 1))
+    words = "counted nowhere: 2 Submissions of 1 of 2 Runs."
+    assert any(note.startswith("Of unknown kind") and note.endswith(words) for note in edits.notes)
+    code = table("code", "lines", made(GONE, 0), made(TWO, 1))
+    assert "Left out, since their selected Program's source is not there: 1 of 2 Runs." in code.notes
