@@ -30,7 +30,7 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     Column("submissions", "int64", "axis: Submissions up to and with this one"),
     Column("units", "int64", "axis: Episode units spent up to and with this one"),
     Column("units_budget", "int64", "Episode units the Run may spend"),
-    Column("seconds", "float64", "axis: wall time from the Run's beginning to this one's Feedback"),
+    Column("seconds", "float64", "axis: wall time from the Run's beginning to this one's Feedback; NaN where unknown"),
     Column("tokens", "float64", "axis: all tokens up to this one; NaN where nobody counted them by Submission"),
     Column("cost_usd", "float64", "axis: likewise, US dollars"),
     Column("score", "float64", "on training Episodes, as the agent saw it"),
@@ -102,7 +102,7 @@ def curve_points(frames: Frames, usage: pd.DataFrame | None = None) -> pd.DataFr
                 "submissions": count,
                 "units": one["units_used"],
                 "units_budget": runs[run]["units_budget"],
-                "seconds": max(one["time"] - runs[run]["created"], 0.0),
+                "seconds": _seconds(runs[run], one["time"]),
                 "score": one["score"],
                 "best_score": _finite(best_score),
                 "validation": validation,
@@ -111,6 +111,12 @@ def curve_points(frames: Frames, usage: pd.DataFrame | None = None) -> pd.DataFr
             spent = used.get((run, one["submission"]), {})
             rows.append({**whose(one), **point, "tokens": spent.get("tokens"), "cost_usd": spent.get("cost_usd")})
     return typed_frame(CURVE_COLUMNS, rows)
+
+
+def _seconds(run: Mapping[str, Any], time: float) -> float | None:
+    """Since the journal was opened; a regrade's record is younger than the Submissions in it, so it tells nothing."""
+    began = run["created"] if run["opened"] is None else run["opened"]
+    return time - began if began <= time else None
 
 
 def own_references(curves: pd.DataFrame, value: Value = "validation") -> dict[str, tuple[float, float]]:

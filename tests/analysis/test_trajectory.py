@@ -36,6 +36,13 @@ RUN = Made(
 """Its Feedback comes 10, 20, 30 and 40 seconds after its beginning; its budget is 20 units."""
 
 
+def test_a_regrades_seconds_are_those_of_the_run_it_grades_again() -> None:
+    """Its record is younger than the Submissions it copied."""
+    again = Made(RUN.sent, facts={"created": 1e6, "opened": 95.0})
+    assert curve_points(frames(again)).seconds.tolist() == [5.0 + 10 * n for n in range(1, len(RUN.sent) + 1)]
+    assert curve_points(frames(Made(RUN.sent, facts={"created": 1e6}))).seconds.isna().all()
+
+
 def test_a_curve_holds_the_best_so_far_on_every_axis() -> None:
     usage = pd.DataFrame(
         {"run": "run", "submission": [1, 2, 4], "tokens": [100, 250, 400], "cost_usd": [0.1, 0.2, 0.5]}
