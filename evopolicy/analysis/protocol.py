@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evopolicy.analysis.published import gymnasium_id
 from evopolicy.analysis.scores import CellScore
 
 _PAPER: Mapping[str, Mapping[str, Any]] = {
@@ -43,7 +44,7 @@ def _is_the_papers(settings: Mapping[str, Any], condition: str) -> bool:
 
 def _changed_parameters(score: CellScore) -> str:
     """The public parameters that are not the paper's, in words; '' for none."""
-    steps = _STEPS.get(score.benchmark_id.rpartition("/")[2])
+    steps = _STEPS.get(gymnasium_id(score.benchmark_id))
     paper = {"out_of_bounds": "clip", "max_steps": steps, "kwargs": None}
     found = {name: score.settings.get(f"benchmark.{name}") for name in paper}
     return ", ".join(f"{name}={value}" for name, value in found.items() if value != paper[name])

@@ -69,14 +69,12 @@ def best_so_far_figure(
     """Best so far, a panel a Benchmark: the mean of an entry's Runs with its interval over Runs, as step functions.
 
     Runs without a value (nothing was measured) are in no line, and the note counts them.
-
     Below three Runs each Run is a line of its own, marked where it improves, with no interval. A mean begins where all
     its Runs have a value, and each Run holds its best to the right end.
 
     Args:
         usage: see `trajectory.curve_points`; needed for the axes tokens and cost_usd.
         entries, allow: see `material.gather`.
-
     Raises RecordError where no Run has a value on that axis.
     """
     material = gather(frames, entries, allow)
