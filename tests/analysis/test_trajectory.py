@@ -251,10 +251,13 @@ def test_rank_correlation_by_hand() -> None:
 # --- all at once -------------------------------------------------------------------------------------------------
 
 
-def check(found: Diagnostics) -> None:
-    for name, columns in DIAGNOSTIC_COLUMNS.items():
-        frame = getattr(found, name)
-        assert [(c.name, c.dtype) for c in columns] == [(c, str(frame[c].dtype)) for c in frame.columns], name
+def columns_of(found: Diagnostics) -> dict[str, list[tuple[str, str]]]:
+    """Name and dtype of every column, by frame."""
+    frames_of = {name: getattr(found, name) for name in DIAGNOSTIC_COLUMNS}
+    return {name: [(c, str(frame[c].dtype)) for c in frame.columns] for name, frame in frames_of.items()}
+
+
+DOCUMENTED = {name: [(c.name, c.dtype) for c in columns] for name, columns in DIAGNOSTIC_COLUMNS.items()}
 
 
 def test_diagnostics_have_exactly_the_documented_columns_with_runs_and_without(lay_run: Callable[..., Path]) -> None:
@@ -262,10 +265,10 @@ def test_diagnostics_have_exactly_the_documented_columns_with_runs_and_without(l
     lay_run("eve", "acrobot", upto="opened")
     real = load_frames(find_runs(lay_run("ada", "cartpole").parents[2]))
 
-    check(diagnose(real, axes=("units", "seconds", "tokens")))
-    check(diagnose(frames(RUN, CHOSEN)))
-    check(diagnose(load_frames([])))
-    check(diagnose(load_frames([]), axes=()))
+    assert columns_of(diagnose(real, axes=("units", "seconds", "tokens"))) == DOCUMENTED
+    assert columns_of(diagnose(frames(RUN, CHOSEN))) == DOCUMENTED
+    assert columns_of(diagnose(load_frames([]))) == DOCUMENTED
+    assert columns_of(diagnose(load_frames([]), axes=())) == DOCUMENTED
 
 
 def test_diagnostics_of_a_real_run(lay_run: Callable[..., Path]) -> None:
