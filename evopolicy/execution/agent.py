@@ -7,6 +7,7 @@ beside the runtime, other processes' files or the record.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -24,16 +25,21 @@ from evopolicy.execution import (
     agent_view,
     bubblewrap,
     landlock,
+    notified,
     packages,
+    seccomp,
 )
 from evopolicy.execution.agent_network import effective, read_key, read_variables, variables
-from evopolicy.execution.agent_process import LocalAgent, start_attendant
+from evopolicy.execution.agent_process import LocalAgent, await_attendant, start_attendant
 from evopolicy.execution.attendant import AgentPlan
-from evopolicy.execution.folders import HeldFolder
 from evopolicy.execution.proxy import Proxy
 from evopolicy.execution.proxy_log import served_before
-from evopolicy.kernel.errors import AgentError, ConfigError
+from evopolicy.kernel.durable import make_folder, write_durably
+from evopolicy.kernel.errors import AgentError, ConfigError, EvoPolicyError
+from evopolicy.kernel.folders import HeldFolder
+from evopolicy.kernel.logins import Logins
 from evopolicy.kernel.ports import (
+    AgentIntegration,
     AgentLimits,
     AgentNetwork,
     AgentProcess,
@@ -76,7 +82,7 @@ class LocalAgentLauncher:
         self._limits = limits or AgentLimits(None, None, 0)
         self._output_bytes = output_bytes
         self._prices = prices
-        self._mask = mask
+        self._mask = mask if mask.logins is not None else replace(mask, logins=Logins())
         packages.resolve(self._packages)
 
     @property
@@ -90,10 +96,20 @@ class LocalAgentLauncher:
         """See `ports.AgentLauncher.served`."""
         return served_before(logs)
 
+    def recover(self, logs: Path, home: Path) -> None:
+        """See `ports.AgentLauncher.recover`."""
+        await_attendant(logs)
+        noted = _noted(logs)
+        if noted is not None and home.is_dir() and not home.is_symlink():
+            collected, logins, beside = noted
+            agent_home.take_back(home, beside)
+            agent_home.made_removable(home)
+            agent_home.collect(home, collected, logins, logs / "home", self._mask)
+
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
         """See `ports.AgentLauncher.start`. Raises AgentError where the invocation cannot be laid."""
         began = time.monotonic()
-        site.logs.mkdir(parents=True, exist_ok=True)
+        make_folder(site.logs)
         held = HeldFolder("agent")
         proxy: Proxy | None = None
         start: _Start | None = None
@@ -103,7 +119,7 @@ class LocalAgentLauncher:
             plan = self._plan(start, site, began)
             _note(plan, start, site.logs)
             attendant = start_attendant(plan, held.path)
-            return LocalAgent(attendant, held, site.logs, proxy, partial(_tidied, start, site.logs))
+            return LocalAgent(attendant, held, site.logs, proxy, partial(_tidied, start, site.logs), self._mask.logins)
         except BaseException:
             if proxy is not None:
                 proxy.close()
@@ -129,8 +145,10 @@ class LocalAgentLauncher:
         agent_files.lay(held, invocation)
         home = site.home.resolve() if site.home is not None else held / "home"
         logins = tuple(agent_home.copied(invocation.home, held / "login"))
+        self._watch(held / "login", logins)
         start = _Start(held, task, invocation, network, wanted, key, values, home, logins, self._isolation, self._mask)
-        code, client = (self._client, Path(agent_init.__file__)), str(task.session_command[-1])
+        code = (self._client, Path(agent_init.__file__), Path(notified.__file__))
+        client = str(task.session_command[-1])
         words = shlex.join(task.session_command)
         if self._isolation == "bubblewrap":
             agent_bubblewrap.lay(held, code, f'exec {words} "$@"')
@@ -138,7 +156,14 @@ class LocalAgentLauncher:
             agent_files.lay_beside(held, wanted, self._client, Path(client), f'exec {words} "$@"')
         agent_home.opened(home)
         agent_home.give(home, held / "login", logins, empty=self._isolation == "bubblewrap")
+        self._watch(home, start.beside)
         return start
+
+    def _watch(self, folder: Path, names: Sequence[str]) -> None:
+        """Mask what is in these files, also what is written to them while the agent runs."""
+        assert self._mask.logins is not None
+        for name in names:
+            self._mask.logins.watch(folder, name)
 
     def _task(self, site: AgentSite, held: Path) -> AgentTask:
         sandboxed = self._isolation == "bubblewrap"
@@ -179,6 +204,10 @@ class LocalAgentLauncher:
             rules=list(rules) if confined else [],
             sandbox=sandbox,
             filters=[code.hex() for code in agent_bubblewrap.filters()] if sandbox else [],
+            counted=seccomp.counted_filter().hex() if confined else "",
+            uncounted=seccomp.uncounted_filter().hex() if confined else "",
+            processes=agent_bubblewrap.PROCESSES,
+            signals=agent_bubblewrap.SIGNALS,
             argv=list(start.invocation.argv),
             environment=self._environment(start, site),
             folder=str(workspace),
@@ -186,6 +215,8 @@ class LocalAgentLauncher:
             logs=str(site.logs.resolve()),
             output_bytes=self._output_bytes,
             secrets=list(start.mask.values),
+            known=start.mask.logins.texts if start.mask.logins else [],
+            watched=start.mask.logins.watched if start.mask.logins else [],
             started=began,
             home=str(start.home),
             logins=list(start.beside),
@@ -221,7 +252,11 @@ class LocalAgentLauncher:
             "report": agent_bubblewrap.REPORT_FD,
             "port": agent_bubblewrap.PORT if with_proxy else 0,
             "proxy": str(agent_bubblewrap.PROXY),
-            "processes": agent_bubblewrap.processes(),
+            "processes": agent_bubblewrap.PROCESSES,
+            "limit": agent_bubblewrap.processes(),
+            "signals": agent_bubblewrap.SIGNALS,
+            "counted": seccomp.counted_filter().hex(),
+            "uncounted": seccomp.uncounted_filter().hex(),
             "argv": list(start.invocation.argv),
             "environment": self._environment(start, site),
             "folder": str(agent_bubblewrap.WORKSPACE),
@@ -239,6 +274,16 @@ class LocalAgentLauncher:
             shares_network=start.network == "open",
         )
         return agent_bubblewrap.command(str(program), sandbox)
+
+
+def know_logins(logins: Logins | None, agent: AgentIntegration) -> None:
+    """Have `logins` know what `agent` will be given of them: a Run may go on where it needs no agent any more."""
+    place = Path("/nowhere")
+    task = AgentTask(place, "", 0, ("python3", "client"), place, place, "http://127.0.0.1")
+    if logins is not None:
+        with contextlib.suppress(EvoPolicyError, OSError):  # where it cannot be started, its start says so
+            for source in agent.invoke(task).home.values():
+                logins.learn(source)
 
 
 @dataclass(frozen=True)
@@ -270,7 +315,8 @@ class _Start:
         """The Run's, and what this start has come to know."""
         known = {**self.values, "": self.key}
         own = Masker.of(known, known)
-        return Masker(tuple(sorted({*self.masked.values, *own.values}, key=lambda value: (-len(value), value))))
+        values = sorted({*self.masked.values, *own.values}, key=lambda value: (-len(value), value))
+        return Masker(tuple(values), self.masked.logins)
 
 
 def _note(plan: AgentPlan, start: _Start, logs: Path) -> None:
@@ -283,13 +329,30 @@ def _note(plan: AgentPlan, start: _Start, logs: Path) -> None:
         "variables": sorted(start.values),
         "home": sorted(start.invocation.home),
         "collect": list(start.invocation.collect),
+        "logins": sorted(start.logins),
     }
     text = json.dumps(start.mask.value(shown), indent=2)
-    (logs / "invocation.json").write_text(text + "\n", encoding="utf-8")
+    write_durably(logs / "invocation.json", text.encode() + b"\n")
+
+
+def _noted(logs: Path) -> tuple[list[str], list[str], list[str]] | None:
+    """Of an attempt's note: globs to collect by, the logins in its home, those that lie in it; None where it has none.
+
+    A note of another form, or globs that lead elsewhere, are as none.
+    """
+    try:
+        noted = json.loads((logs / "invocation.json").read_bytes())
+        collected, logins = noted["collect"], noted.get("logins", noted["home"])
+        agent_home.checked_globs([*collected, *logins])
+        return list(collected), list(logins), [] if noted["isolation"] == "bubblewrap" else list(logins)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AgentError):
+        return None
 
 
 def _tidied(start: _Start, logs: Path) -> None:
     """Once nothing of the agent is left: its logins go, what is to be kept is, the rest can be removed."""
+    mask = start.mask
+    assert mask.written is not None  # what its logins were refreshed to is looked at before they go
     agent_home.take_back(start.home, start.beside)
     agent_home.made_removable(start.home)
-    agent_home.collect(start.home, start.invocation.collect, start.logins, logs / "home", start.mask)
+    agent_home.collect(start.home, start.invocation.collect, start.logins, logs / "home", mask)

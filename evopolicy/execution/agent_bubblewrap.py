@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.execution import agent_view, bubblewrap, packages, seccomp
-from evopolicy.execution.seccomp import ALLOW, ENOSYS, EPERM, Rule
+from evopolicy.execution.seccomp import ALLOW, Rule
 
 OWN = Path("/opt/evopolicy")
 WORKSPACE, HOME, STAGING = Path("/workspace"), Path("/home/agent"), OWN / "staging"
@@ -28,6 +28,8 @@ TEMPORARY_BYTES = 1 << 30
 """Of /tmp and of /dev/shm, each."""
 PROCESSES = 4096
 """At once, threads included."""
+SIGNALS = 4096
+"""Queued, and timers, at once: all of a user's share one limit."""
 REPORT_FD, FILTER_FDS = 3, (4, 5)
 """Descriptors `bwrap` is started with: where the sandbox's first process reports, and the filters."""
 KEPT = ("TASK.md", "feedback", "skills", ".evopolicy")
@@ -39,7 +41,6 @@ _KERNELS_OWN = (  # noqa: SIM905
 _INTERPRETER = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 _LIBRARY = Path("lib")
 _UNIX, _INET, _NETLINK, _INET6 = 1, 2, 16, 10
-_NEW_USER = 0x10000000
 
 
 @dataclass(frozen=True)
@@ -77,21 +78,19 @@ def command(program: str, sandbox: Sandbox) -> list[str]:
 
 
 def filters() -> tuple[bytes, bytes]:
-    """The agent's list of refused calls, and on top of it what own namespaces leave to refuse.
+    """The list of calls an agent may make, and on top of it what own namespaces leave to refuse.
 
-    Other families of sockets reach the machine around every namespace (a virtual machine's host, crypto, hardware);
-    a further user namespace would give back privileges.
+    Other families of sockets reach the machine around every namespace (a virtual machine's host, crypto, hardware).
     """
     families = (_UNIX, _INET, _INET6, _NETLINK)
     rules = [Rule(name, ALLOW, 0, families) for name in ("socket", "socketpair")]
-    rules += [Rule("clone", EPERM, 0, (_NEW_USER,), _NEW_USER, ALLOW), Rule("clone3", ENOSYS)]
     return seccomp.agent_filter(True), seccomp.assemble(rules, ALLOW)
 
 
 def processes() -> int:
-    """How many processes an agent may have at once; 0 where there is no bound.
+    """The kernel's own bound on an agent's processes; 0 where it has none.
 
-    The kernel holds none against root, in whatever namespace, and until 5.14 counted all of a user's on the machine.
+    It holds none against root, in whatever namespace, and until 5.14 counted all of a user's on the machine.
     """
     found = re.match(r"(\d+)\.(\d+)", platform.release())
     known = found is not None and (int(found[1]), int(found[2])) >= (5, 14)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from evopolicy.execution import folders
-from evopolicy.execution.agent_output import Masking
+from evopolicy.kernel import beneath
 from evopolicy.kernel.errors import AgentError
+from evopolicy.kernel.masking import Masking
 from evopolicy.kernel.secrets import Masker
 
 MAX_LAID = 500
@@ -23,10 +23,7 @@ MAX_LAID = 500
 MAX_FILES, MAX_FILE_BYTES, MAX_BYTES = 1_000, 64 << 20, 256 << 20
 """Of what is collected; of a larger file its first bytes are kept."""
 MAX_LOOKED_AT = 200_000
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DEEP = 100
-_LONG = 3000
 _CHUNK = 1 << 20
 
 
@@ -84,88 +81,34 @@ def opened(home: Path) -> None:
 def give(home: Path, copies: Path, names: Sequence[str], *, empty: bool) -> None:
     """Lay the files `names` of `copies`, and its folders, into `home`; with `empty` only places to mount them at."""
     for folder, _, _ in os.walk(copies):
-        os.close(_folder(home, Path(folder).relative_to(copies).parts, make=True))
+        with beneath.opened(home, Path(folder).relative_to(copies).parts, make=True):
+            pass
     for name in names:
         *parts, last = Path(name).parts
-        fd = _folder(home, parts, make=True)
-        try:
-            if not (empty and _is_file(last, fd)):
-                _clear(home / name, fd)
-                file = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=fd)
-                with os.fdopen(file, "wb") as target:
-                    target.write(b"" if empty else (copies / name).read_bytes())
-        finally:
-            os.close(fd)
+        with beneath.opened(home, parts, make=True) as fd:
+            if not (empty and beneath.is_file(last, fd)):
+                beneath.write(last, fd, b"" if empty else (copies / name).read_bytes(), 0o600)
 
 
 def take_back(home: Path, names: Sequence[str]) -> None:
     """Remove the files `names` from `home`, as far as they are there."""
     for name in names:
         *parts, last = Path(name).parts
-        with contextlib.suppress(OSError):
-            fd = _folder(home, parts, make=False)
-            try:
-                os.unlink(last, dir_fd=fd)
-            finally:
-                os.close(fd)
-
-
-def _folder(home: Path, parts: Sequence[str], *, make: bool) -> int:
-    """A descriptor of the folder at `parts` below `home`; with `make`, whatever else is on the way is removed."""
-    fd = os.open(home, _FOLDER)
-    try:
-        for name in parts:
-            if make:
-                if not _is_folder(name, fd):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=fd)
-                    os.mkdir(name, 0o700, dir_fd=fd)
-                os.chmod(name, 0o700, dir_fd=fd)
-            inner = os.open(name, _FOLDER, dir_fd=fd)
-            os.close(fd)
-            fd = inner
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _is_folder(name: str, fd: int) -> bool:
-    with contextlib.suppress(OSError):
-        return stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
-    return False
-
-
-def _is_file(name: str, fd: int) -> bool:
-    with contextlib.suppress(OSError):
-        return stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
-    return False
-
-
-def _clear(path: Path, fd: int) -> None:
-    """Remove whatever is at `path`, whose folder is open as `fd`."""
-    if _is_folder(path.name, fd):
-        folders.remove(path)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path.name, dir_fd=fd)
+        with contextlib.suppress(OSError), beneath.opened(home, parts) as fd:
+            beneath.remove(last, fd)
 
 
 # --- after its end -------------------------------------------------------------------------------------------------
 
 
 def made_removable(home: Path) -> None:
-    """Open every folder below `home` to its owner, and remove what is nested too deep. Nobody may be changing it."""
-    for root, names, _ in os.walk(home):
-        for path in [Path(root, name) for name in names]:
-            with contextlib.suppress(OSError):
-                if path.is_symlink():
-                    continue
-                if len(str(path)) > _LONG or len(path.parts) - len(home.parts) > _DEEP:
-                    names.remove(path.name)
-                    folders.remove(path)
-                else:
-                    path.chmod(0o700)
+    """Open every folder below `home` to its owner, and remove what is nested too deep."""
+    with contextlib.suppress(OSError), beneath.opened(home) as fd:
+        for folder, parts, names in _walked(fd, ()):
+            for name in names if len(parts) >= _DEEP else ():
+                with contextlib.suppress(OSError):
+                    if beneath.is_folder(name, folder):
+                        beneath.remove(name, folder)
 
 
 def checked_globs(globs: Sequence[str]) -> None:
@@ -180,26 +123,36 @@ def collect(home: Path, globs: Sequence[str], without: Collection[str], to: Path
     `*` stands for anything in one name, `**` for any number of folders. What cannot be read is left out.
     """
     patterns = [PurePosixPath(glob).parts for glob in globs]
-    left, count = MAX_BYTES, 0
-    for parts in _files(home) if patterns else ():
-        if str(Path(*parts)) in without or not any(_matches(parts, pattern) for pattern in patterns):
-            continue
-        if count >= MAX_FILES or left <= 0:
-            return
+    left, count, seen = MAX_BYTES, 0, 0
+    if not patterns:
+        return
+    with contextlib.suppress(FileNotFoundError), beneath.opened(home) as top:
+        for folder, above, names in _walked(top, ()):
+            for name in names:
+                parts = (*above, name)
+                if str(Path(*parts)) in without or not any(_matches(parts, pattern) for pattern in patterns):
+                    continue
+                if count >= MAX_FILES or left <= 0:
+                    return
+                with contextlib.suppress(OSError):
+                    left -= _copied_masked(name, folder, to.joinpath(*parts), min(left, MAX_FILE_BYTES), mask)
+                    count += 1
+            seen += len(names)
+            if seen > MAX_LOOKED_AT:
+                return
+
+
+def _walked(fd: int, parts: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...], list[str]]]:
+    """Each folder from `fd` down, _DEEP levels: it, open; its parts below `fd`; and the names in it, sorted."""
+    names = sorted(islice(beneath.names_in(fd), MAX_LOOKED_AT))
+    yield fd, parts, [name for name, _ in names]
+    for name in [name for name, folder in names if folder and len(parts) < _DEEP]:
         with contextlib.suppress(OSError):
-            left -= _copied_masked(home, parts, to, min(left, MAX_FILE_BYTES), mask)
-            count += 1
-
-
-def _files(home: Path) -> Iterator[tuple[str, ...]]:
-    seen = 0
-    for root, inner, names in os.walk(home):
-        inner.sort()
-        for name in sorted(names):
-            yield (*Path(root).relative_to(home).parts, name)
-        seen += len(inner) + len(names)
-        if seen > MAX_LOOKED_AT:
-            return
+            inner = beneath.entered(name, fd)
+            try:
+                yield from _walked(inner, (*parts, name))
+            finally:
+                os.close(inner)
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -211,17 +164,9 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
-def _copied_masked(home: Path, parts: Sequence[str], to: Path, most: int, mask: Masker) -> int:
+def _copied_masked(name: str, folder: int, target: Path, most: int, mask: Masker) -> int:
     """Bytes that were read."""
-    folder = _folder(home, parts[:-1], make=False)
-    try:
-        source = os.open(parts[-1], os.O_RDONLY | _FILE, dir_fd=folder)
-    finally:
-        os.close(folder)
-    with os.fdopen(source, "rb") as file:
-        if not stat.S_ISREG(os.fstat(source).st_mode):
-            return 0
-        target = to.joinpath(*parts)
+    with beneath.reading(name, folder) as file:
         target.parent.mkdir(parents=True, exist_ok=True)
         masking, read = Masking(mask), 0
         with target.open("wb") as kept:

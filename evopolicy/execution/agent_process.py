@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from evopolicy.execution.attendant import AgentPlan, descendants
-from evopolicy.execution.folders import HeldFolder
+from evopolicy.execution.attendant import AgentPlan, descendants, locked
 from evopolicy.execution.proxy import Proxy
 from evopolicy.kernel.errors import AgentError, ExecutionError
+from evopolicy.kernel.folders import HeldFolder
+from evopolicy.kernel.logins import Logins
 from evopolicy.kernel.ports import Served
 
 START_SECONDS = 60.0
@@ -51,6 +52,27 @@ def start_attendant(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
     return attendant
 
 
+def await_attendant(logs: Path) -> None:
+    """Wait until the attendant of the attempt that logged to `logs` has ended: its Host was killed, it knows.
+
+    Raises AgentError where it does not within a minute.
+    """
+    try:
+        folder = os.open(logs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not locked(folder):
+            if time.monotonic() > until:
+                raise AgentError(
+                    f"{logs.name}: an agent of this Run's killed Host still runs; end its processes and run again"
+                )
+            time.sleep(0.05)
+    finally:
+        os.close(folder)
+
+
 def _has_started(attendant: subprocess.Popen[str]) -> bool:
     """Whether the attendant says so in time."""
     assert attendant.stdout is not None
@@ -82,8 +104,10 @@ class LocalAgent:
         logs: Path,
         proxy: Proxy | None,
         tidy: Callable[[], None],
+        logins: Logins | None = None,
     ) -> None:
-        """`held` goes when it is stopped, `proxy` is closed, and `tidy` is called, once."""
+        """`held` goes when it is stopped, `proxy` is closed, and `tidy` is called, once. `logins` are looked after."""
+        self._logins = logins
         self._attendant = attendant
         self._held = held
         self._proxy = proxy
@@ -95,6 +119,8 @@ class LocalAgent:
 
     def wait(self, seconds: float) -> int | None:
         if self._code is None:
+            if self._logins is not None:
+                self._logins.forms()
             try:
                 self._attendant.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -16,6 +16,7 @@ import resource
 import select
 import selectors
 import signal
+import socket
 import struct
 import sys
 import time
@@ -23,8 +24,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.execution import agent_home, landlock, process, seccomp
+from evopolicy.execution import agent_home, landlock, notified, process, seccomp
 from evopolicy.execution.agent_output import Stream, Times
+from evopolicy.kernel.logins import Logins
 from evopolicy.kernel.secrets import Masker
 
 POLITE = ((signal.SIGINT, 3.0), (signal.SIGTERM, 2.0))
@@ -48,6 +50,13 @@ class AgentPlan:
     """argv of `bwrap`, which then knows the next three by itself; empty at other levels."""
     filters: list[str]
     """For it to lay, as hexadecimal digits: it is started with them open at 4, 5, ... and with 3 to report through."""
+    counted: str
+    """Where the level is `landlock`: the filter that asks for each process, and what is laid where it cannot be."""
+    uncounted: str
+    processes: int
+    """At once, threads included."""
+    signals: int
+    """Queued at once."""
     argv: list[str]
     environment: dict[str, str]
     folder: str
@@ -59,6 +68,10 @@ class AgentPlan:
     """Kept of each stream: its head, and the last 4 MiB."""
     secrets: list[str]
     """Values that are masked in both."""
+    known: list[str]
+    """Of logins: texts that are masked as well, and"""
+    watched: list[tuple[str, str]]
+    """their files, folder and name: what is written to them later is masked too."""
     started: float
     """`time.monotonic()` that `stdout.times` counts from."""
     home: str
@@ -73,6 +86,8 @@ def main(path: str) -> int:
     """
     plan = AgentPlan(**json.loads(Path(path).read_bytes()))
     Path(path).unlink()  # it holds secrets
+    # Whoever goes on for a killed Host waits for this lock. Both processes here hold it, the agent never does.
+    locked(os.open(plan.logs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     process.signal_with_parent(plan.host, signal.SIGTERM)
     process.adopt_orphans()
     stopping: list[int] = []
@@ -92,6 +107,17 @@ def main(path: str) -> int:
     agent_home.take_back(Path(plan.home), plan.logins)
     print(code, flush=True)
     return 0
+
+
+def locked(folder: int) -> bool:
+    """Have the descriptor `folder` hold the lock of its folder; whether it does."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system that knows no locks
+    return True
 
 
 def _wakes() -> int:
@@ -128,28 +154,54 @@ def _kill_descendants() -> None:
             os.kill(descendant, signal.SIGKILL)
 
 
+def _logins(plan: AgentPlan) -> Logins:
+    logins = Logins()
+    logins.tell(plan.known)
+    for folder, name in plan.watched:
+        logins.watch(Path(folder), name)
+    return logins
+
+
 def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
     """Fork the agent; returns its pid, its output streams and what its sandbox reports through."""
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     stdin = os.open(plan.stdin, os.O_RDONLY | os.O_CLOEXEC)
-    attendant = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become(plan, attendant, (stdin, pipes[0][1], pipes[1][1], pipes[2][1]))
-    os.close(stdin)
-    for reader, writer in pipes:
-        os.close(writer)
-        os.set_blocking(reader, False)
-    (out, _), (err, _), (report, _) = pipes
-    logs, mask = Path(plan.logs), Masker(tuple(plan.secrets))
+    (out, _), (err, _), _ = pipes
+    logs, mask = Path(plan.logs), Masker(tuple(plan.secrets), _logins(plan))
+    # They are there before the agent is: an attempt that left none never began.
     streams = [
         Stream(out, logs / "stdout.log", plan.output_bytes, mask, Times(logs / "stdout.times", plan.started)),
         Stream(err, logs / "stderr.log", plan.output_bytes, mask),
     ]
-    return pid, streams, _Report(report, sandboxed=bool(plan.sandbox))
+    attendant = os.getpid()
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        _become(plan, attendant, (stdin, pipes[0][1], pipes[1][1], pipes[2][1]), theirs)
+    os.close(stdin)
+    theirs.close()
+    with ours:
+        if plan.counted and (listener := notified.handed(ours)) >= 0:
+            notified.Keeper(listener, plan.processes, lambda: notified.tasks(_agents(pid))).start()
+    if plan.counted:
+        notified.Bound(plan.processes, lambda: _agents(pid) if _all_tasks() > plan.processes else ()).start()
+    for reader, writer in pipes:
+        os.close(writer)
+        os.set_blocking(reader, False)
+    return pid, streams, _Report(pipes[2][0], sandboxed=bool(plan.sandbox))
 
 
-def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...]) -> None:
+def _agents(root: int) -> list[int]:
+    """The processes of the agent `root`, it first: all that is below this process, which adopts what is left behind."""
+    return [root, *sorted(set(descendants(os.getpid())) - {root})]
+
+
+def _all_tasks() -> int:
+    """Processes and threads of the whole machine: to look at each of them takes a while."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...], keeper: socket.socket) -> None:
     """In the forked child: confine it and execute the agent. Never returns. `fds` become descriptors 0, 1 and 2."""
     try:
         os.setsid()
@@ -171,7 +223,10 @@ def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...]) -> None:
         if plan.landlock_abi:
             landlock.restrict(plan.landlock_abi, plan.rules)
         if plan.level != "none":
+            process.limit(resource.RLIMIT_SIGPENDING, plan.signals)
             seccomp.lay(seccomp.agent_filter(False))
+            with keeper:
+                notified.lay_kept(bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), keeper)
         os.execvpe(plan.argv[0], plan.argv, plan.environment)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -200,7 +255,8 @@ def _attend(pid: int, streams: list[Stream], report: _Report, wake: int, stoppin
     code: int | None = None
     ending = _Ending(pid, report.sandboxed)
     sources: list[Stream | _Report] = [*streams, report]
-    with selectors.DefaultSelector() as selector:
+    # By poll: the watches of epoll are bounded for all processes of a user, the agent's among them.
+    with selectors.PollSelector() as selector:
         selector.register(wake, selectors.EVENT_READ)
         for source in sources:
             selector.register(source.fd, selectors.EVENT_READ, source)

@@ -15,6 +15,8 @@ from evopolicy.kernel.evaluation import EpisodeResult, Fault
 _TURN = 0.1
 _TRIES = 2
 _STARTS = 3
+_STILL_SECONDS = 120.0
+"""How long a worker with Episodes to play may look at none of them, outside of a call of an Environment."""
 
 
 class Workers(Protocol):
@@ -73,9 +75,12 @@ class Batch:
         poll = select.poll()
         by_fd = {worker.link.sock.fileno(): worker for worker in workers if not worker.dead}
         for fd in by_fd:
-            poll.register(fd, select.POLLIN)
-        for fd, _ in poll.poll(_TURN * 1000):
-            yield by_fd[fd]
+            poll.register(fd, select.POLLIN | (select.POLLOUT if by_fd[fd].link.blocked else 0))
+        for fd, event in poll.poll(_TURN * 1000):
+            if event & select.POLLOUT:
+                by_fd[fd].flush()
+            if event != select.POLLOUT:
+                yield by_fd[fd]
 
     def _on_message(self, message: Message) -> None:
         if isinstance(message, EpisodeLost):
@@ -103,6 +108,11 @@ class Batch:
             text = f"a call of the Environment took longer than {self._step_seconds:g} s"
             self._answer(culprit, Fault("environment", text))
             self._again(worker, culprit)
+        elif worker.still() > _STILL_SECONDS:
+            worker.kill()
+            for job in list(worker.jobs):
+                self._lose(job, "engine", f"its worker did nothing for {_STILL_SECONDS:g} s, twice")
+            self._again(worker, None)
         elif worker.overdue(self._picture_seconds):
             worker.kill()
             for job in list(worker.jobs):

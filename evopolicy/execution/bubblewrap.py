@@ -87,15 +87,21 @@ def nursery(
     `shared` is seen at SEEN, with the engine's own `code` in its folder `engine`. Each of the `slots` below SCRATCH
     holds `scratch_bytes` bytes at most; nothing else but CODE can be written. There is no `/proc`.
     """
-    arguments = [*base(str(program)), *runtime_mounts(runtime, allowed), *_bind(shared, SEEN)]
+    # As user 0 of its own namespace, and with this capability, it bounds the names in its mounts, and gives both up.
+    arguments = [*base(str(program)), "--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_ADMIN"]
+    arguments += [*runtime_mounts(runtime, allowed), *_bind(shared, SEEN)]
     for name, folder in code.items():
         # `shared` is seen read-only: the place to mount at has to be there.
         (shared / "engine" / name).mkdir(parents=True, exist_ok=True)
         arguments += _bind(folder, f"{SEEN}/engine/{name}")
-    bounded = [(f"{SCRATCH}/{number}", scratch_bytes) for number in range(slots)]
-    for place, size in (*bounded, (CODE, _CODE_BYTES)):
+    for place, size in (*((place, scratch_bytes) for place in scratches(slots)), (CODE, _CODE_BYTES)):
         arguments += ["--size", str(size), "--tmpfs", place]
     return (*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", str(runtime.python))
+
+
+def scratches(slots: int) -> tuple[str, ...]:
+    """The mounts of so many scratch folders."""
+    return tuple(f"{SCRATCH}/{number}" for number in range(slots))
 
 
 def with_programs(command: tuple[str, ...], folder: Path) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from evopolicy.execution import codec, landlock, process, sandbox, tracebacks
+from evopolicy.execution import codec, landlock, process, sandbox, scratch, tracebacks
 from evopolicy.execution.frames import ACT, ACTION, DONE, EXIT_WIRE, FAILED, IMPORT, MAKE, READY, ChildWire
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import InvalidAction
@@ -57,7 +57,8 @@ class Stage:
 class Birth:
     """What is one Episode's own."""
 
-    scratch: str
+    slot: str
+    """Where it makes its scratch folder."""
     domain: landlock.Ruleset | None
     wire_fd: int
     output_fd: int
@@ -68,7 +69,7 @@ class Birth:
 def live(stage: Stage, birth: Birth) -> NoReturn:
     """Be the Episode's process. Never returns."""
     try:
-        _settle(stage, birth)
+        own = _settle(stage, birth)
         channel = ChildWire(WIRE_FD)
         channel.send(0, READY, wire.encode(os.getpid()))
     except BaseException as error:
@@ -77,30 +78,38 @@ def live(stage: Stage, birth: Birth) -> NoReturn:
             os.write(2, f"the sandbox cannot be laid: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(EXIT_SETUP)
-    _answer(channel, Player(stage, birth.scratch), stage)
+    _answer(channel, Player(stage, own), stage)
 
 
-def _settle(stage: Stage, birth: Birth) -> None:
+def _settle(stage: Stage, birth: Birth) -> str:
+    """Confine this process; returns its scratch folder."""
     process.die_with_parent(birth.parent)
     os.setsid()
+    # The template's own is one for all of its processes, flags and all.
+    os.close(0)
+    os.open(os.devnull, os.O_RDONLY)
     os.dup2(birth.output_fd, 1)
     os.dup2(birth.output_fd, 2)
-    os.chdir(birth.scratch)
-    os.environ["HOME"] = os.environ["TMPDIR"] = birth.scratch
+    own = scratch.make(birth.slot)
+    os.chdir(own)
+    os.environ["HOME"] = os.environ["TMPDIR"] = own
+    if birth.domain is not None:
+        birth.domain.allow(own, landlock.CHANGE)
     sandbox.lay_child(stage.laid, birth.domain)
     # After the rules were laid: their descriptor may have this number.
     os.dup2(birth.wire_fd, WIRE_FD)
     os.closerange(WIRE_FD + 1, sandbox.OPEN_FILES)
     for name in stage.shadowed:
         sys.modules.pop(name, None)
+    return own
 
 
 class Player:
     """The Policy of one Episode behind the worker's questions."""
 
-    def __init__(self, stage: Stage, scratch: str) -> None:
+    def __init__(self, stage: Stage, own_folder: str) -> None:
         self._stage = stage
-        self._scratch = scratch
+        self._scratch = own_folder
         self._seed = 0
         self._module: Any = None
         self._policy: BoundPolicy | None = None
@@ -139,7 +148,9 @@ class Player:
             "traceback": tracebacks.program_traceback(error, places),
             "limit": limit,
         }
-        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        if isinstance(error, MemoryError) and (other := tracebacks.no_memory_error(error, config.memory_bytes)):
+            report["message"] += other
+        elif isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             report |= {"kind": "memory", "limit": config.memory_bytes}
         return wire.encode(report)
 

@@ -31,7 +31,7 @@ LIMITS = Limits(
     output_bytes=4096,
     scratch_bytes=4 << 20,
     step_seconds=30.0,
-    stall_factor=20.0,
+    stall_factor=120.0,
 )
 _FORMAT = "class P:\n    {state}\n    def act(self, obs):\n        {act}\ndef make_policy(context): return P()\n"
 

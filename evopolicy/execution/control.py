@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 from evopolicy.execution.sandbox import SandboxConfig
 from evopolicy.execution.templates import NurseryPlan
 from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
+from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.evaluation import CheckReport, EpisodeResult
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.ports import Limits
@@ -145,20 +147,60 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 _envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 
 
+LARGEST = 1 << 28
+"""Bytes of one message. What is larger is refused before it is sent."""
+
+
+class TooLarge(ExecutionError):
+    """A message over LARGEST."""
+
+
 class Link:
-    """One end of the socket between the Host and a worker."""
+    """One end of the socket between the Host and a worker. Neither end ever blocks on writing: the other may as well.
+
+    What the other end has no room for waits here. It stays little: a worker has no more jobs than it was given lanes
+    for, and answers each once.
+    """
 
     def __init__(self, sock: socket) -> None:
         """`sock` is a connected stream socket; its owner closes it."""
         self.sock = sock
         self._held = bytearray()
+        self._unsent: deque[memoryview] = deque()
         self.closed = False
         """The other end is gone."""
 
+    @property
+    def blocked(self) -> bool:
+        """Whether bytes wait for the other end to read: call `flush` when the socket can be written."""
+        return bool(self._unsent)
+
     def send(self, message: Message) -> None:
-        """Raises OSError when the other end is gone."""
+        """Send what there is room for, keep the rest. Raises TooLarge; OSError when the other end is gone."""
         body = _encoder.encode((type(message).__name__, message))
-        self.sock.sendall(_HEAD.pack(len(body)) + body)
+        if len(body) > LARGEST:
+            raise TooLarge(f"a message of {len(body)} bytes; at most {LARGEST} can be sent")
+        self._unsent.append(memoryview(_HEAD.pack(len(body)) + body))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room. Raises OSError when the other end is gone."""
+        while self._unsent:
+            part = self._unsent[0]
+            try:
+                sent = self.sock.send(part, MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            if sent < len(part):
+                self._unsent[0] = part[sent:]
+            else:
+                self._unsent.popleft()
+
+    def finish(self) -> None:
+        """Send what waits, however long it takes: for the last message of a worker."""
+        for part in self._unsent:
+            self.sock.sendall(part)
+        self._unsent.clear()
 
     def receive(self, wait: bool = False) -> Iterator[Message]:
         """The messages that have arrived; with `wait`, blocks for the first bytes."""
@@ -180,6 +222,9 @@ class Link:
     def _whole(self) -> Iterator[Message]:
         while len(self._held) >= _HEAD.size:
             (size,) = _HEAD.unpack_from(self._held)
+            if size > LARGEST:
+                self.closed = True  # No message of ours: whatever the other end is, it is none of ours any more.
+                return
             if len(self._held) < _HEAD.size + size:
                 return
             body = bytes(self._held[_HEAD.size : _HEAD.size + size])

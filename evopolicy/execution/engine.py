@@ -24,7 +24,6 @@ from evopolicy.execution.control import (
     PicturesDone,
     WorkerConfig,
 )
-from evopolicy.execution.folders import HeldFolder
 from evopolicy.execution.pool import WorkerHandle
 from evopolicy.execution.sandbox import SandboxConfig
 from evopolicy.execution.templates import NurseryPlan, plain_command
@@ -32,6 +31,7 @@ from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
 from evopolicy.kernel.errors import ConfigError, ExecutionError
 from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, Fault
 from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.folders import HeldFolder
 from evopolicy.kernel.ports import Isolation, Limits, RenderJob
 
 POLICY_PACKAGES = ("numpy", "scipy")

@@ -8,7 +8,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Literal
 from evopolicy.execution import bubblewrap, landlock, packages, probe
 from evopolicy.execution.agent import LocalAgentLauncher
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, ExecutionError, IsolationError, did_you_mean
+from evopolicy.kernel.folders import HeldFolder
 from evopolicy.kernel.ports import ISOLATIONS, AgentSite, Invocation, Isolation
 
 Asked = Literal["auto", "bubblewrap", "landlock", "none"]
@@ -42,6 +42,8 @@ REFUSED = (
 )
 """What helps where user namespaces are refused and no setting of the kernel's says why."""
 _SYSCTLS = Path("/proc/sys")
+STRENGTH: Mapping[str, int] = {"none": 0, "landlock": 1, "bubblewrap": 2}
+"""Of each level: more holds more."""
 _PROBED_BYTES = 1 << 20
 _AGENT_SECONDS = 60.0
 
@@ -141,10 +143,10 @@ print(json.dumps([said for said, look in looks.items() if failed(look)]))
 
 
 def _run_agent() -> Probed:
-    with tempfile.TemporaryDirectory(prefix="evopolicy-probe-") as name:
-        logs = Path(name) / "logs"
-        (Path(name) / "workspace").mkdir()
-        site = AgentSite(Path(name) / "workspace", Path(name) / "no.sock", logs, "", 0)
+    with HeldFolder("probe") as folder:
+        logs, workspace = folder / "logs", folder / "workspace"
+        workspace.mkdir()
+        site = AgentSite(workspace, folder / "no.sock", logs, "", 0)
         launcher = LocalAgentLauncher(isolation="bubblewrap", client=Path(probe.__file__), policy_packages=())
         try:
             started = launcher.start(
@@ -203,10 +205,9 @@ def _run_bubblewrap() -> Probed:
     if program is None:
         return Probed("bubblewrap", False, "there is no program 'bwrap' on the PATH", _INSTALL)
     held = f"namespaces and an empty root by {program}, Landlock ABI {landlock.abi()} with seccomp and resource limits"
-    with tempfile.TemporaryDirectory(prefix="evopolicy-probe-") as name, socket.socket(socket.AF_UNIX) as listener:
+    with HeldFolder("probe") as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"\0evopolicy-probe-{secrets.token_hex(8)}")
         listener.listen()
-        folder = Path(name).resolve()
         (folder / "hidden").touch()
         shared = folder / "shared"
         try:

@@ -6,13 +6,13 @@ import contextlib
 import math
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from select import EPOLLIN, EPOLLOUT
+from select import POLLIN, POLLOUT
 from typing import Any, Literal, Protocol
 
-from evopolicy.execution import codec
+from evopolicy.execution import codec, repeat
 from evopolicy.execution.frames import ACT, ACTION, FAILED, IMPORT, MAKE, RESET
 from evopolicy.execution.nursery import Ended
 from evopolicy.execution.policy_process import SETUP_SECONDS, Broke, PolicyProcess
@@ -26,6 +26,8 @@ from evopolicy.kernel.trace import TraceRow, TraceWriter
 from evopolicy.kernel.values import public
 
 _TEXT = 4_000
+_KEPT_ACTIONS = 1 << 25
+"""Bytes of an Episode's Actions that are kept; a step that raises after more of them is the Environment's fault."""
 _NEXT: dict[Phase, tuple[Phase, int]] = {"import": ("make_policy", MAKE), "make_policy": ("reset", RESET)}
 
 
@@ -39,7 +41,7 @@ class Play:
     encode: Callable[[Any], codec.Encoded]
     read: Callable[[bytes], tuple[Any, bool]]
     watch: Any
-    """Shared with the Host: [when the running call of an Environment began (0: none), its job]."""
+    """Shared with the Host: when the running call of an Environment began (0: none), its job, the last look."""
 
 
 class Keeper(Protocol):
@@ -68,6 +70,9 @@ class Lane:
         self._environment: Environment | None = None
         self._trace: TraceWriter | None = None
         self._trace_path: Path | None = None
+        self._actions: list[bytes] = []
+        """As the Policy sent them: a step that raises is looked at again with them."""
+        self._room = _KEPT_ACTIONS
         self._phase: Phase = "import"
         self._first: Any = None
         self._return = 0.0
@@ -80,15 +85,13 @@ class Lane:
 
     def start(self, make: Callable[[], Environment], trace: Path | None) -> None:
         """While the process readies itself, make and reset the Environment."""
-        watch = self._play.watch
-        watch[1], watch[0] = self.job, time.monotonic()
+        self._make = make
         try:
-            self._environment = make()
-            self._first = self._environment.reset()
+            with self._watched():
+                self._environment = make()
+                self._first = self._environment.reset()
         except BaseException as error:
             self._refused = _fault(f"the Environment cannot be made and reset: {_named(error)}", error)
-        finally:
-            watch[0] = 0.0
         self._started = time.monotonic()
         if trace is None or self._refused is not None:
             return
@@ -99,15 +102,25 @@ class Lane:
         except Exception as error:
             self._refused = _fault(f"the trace cannot be written: {_named(error)}", error, "engine")
 
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """While the Environment is called the Host watches how long it takes. A step does the same without this."""
+        watch = self._play.watch
+        watch[1], watch[0] = self.job, time.monotonic()
+        try:
+            yield
+        finally:
+            watch[0] = 0.0
+
     # --- what happens --------------------------------------------------------------------------------------------
 
     def on_wire(self, event: int) -> None:
         """The process wrote something, ended, or reads again what it is sent."""
         process = self.process
-        if event != EPOLLIN:
-            if event & EPOLLOUT:
+        if event != POLLIN:
+            if event & POLLOUT:
                 self._on_writable()
-            if event == EPOLLOUT:
+            if event == POLLOUT:
                 return
         if not process.local_pid:
             self._on_ready()
@@ -181,7 +194,8 @@ class Lane:
             broke = process.overspent(False, self._phase) or process.silent(now, self._phase)
             broke = broke or process.dawdling(now)
         elif process.late(now):
-            self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s")
+            told = process.template.refused
+            self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s{told}")
         if broke is not None:
             self._break(broke)
 
@@ -227,15 +241,43 @@ class Lane:
             self._break(Broke("invalid_action", f"the Action cannot be read: {_named(error)}"))
             return
         self._clipped += clipped
+        self._room -= len(body)
+        if self._room >= 0:
+            self._actions.append(body)
         watch[1], watch[0] = self.job, time.monotonic()
         try:
             transition = self._environment.step(action)  # type: ignore[union-attr]
+        except InvalidAction as error:  # what only the Environment can tell
+            watch[0] = 0.0
+            self._break(Broke("invalid_action", str(error)[:500]))
+            return
         except BaseException as error:
             watch[0] = 0.0
-            self._fault(_fault(f"the Environment failed in step {self._steps + 1}: {_named(error)}", error))
+            self._on_raised(error)
             return
         watch[0] = 0.0
         self._on_transition(action, transition)
+
+    def _on_raised(self, error: BaseException) -> None:
+        """A step raised: the Environment's fault, unless the Actions are to blame, which others then judge."""
+        number = self._steps + 1
+        fault = _fault(f"the Environment failed in step {number}: {_named(error)}", error)
+        self._stop()
+        looked_at = self._room >= 0 and repeat.may_be_actions(error)
+        if looked_at and repeat.raises_again(type(error), self._make, self._actions, self._play, self._watched):
+            named = type(error).__name__[:100]
+            message = f"the Environment raises {named} in step {number} whenever it is given these Actions"
+            failure = PolicyFailure("invalid_action", message, "act", self._steps)
+            fault = replace(fault, raised=self._outcome("failed", failure, self._measures_left()))
+        self._fault(fault)
+
+    def _measures_left(self) -> Any:
+        """What an Environment that raised can still say of its Episode."""
+        try:
+            with self._watched():
+                return public(dict(self._environment.measures() if self._environment else {}), "measures")
+        except Exception:
+            return {}
 
     def _on_transition(self, action: Any, transition: Transition) -> None:
         observation, reward, terminated, truncated, info = transition
@@ -281,16 +323,19 @@ class Lane:
 
     def _finish(self, ending: Literal["terminated", "truncated", "failed"], failure: PolicyFailure | None) -> None:
         try:
-            measures: Any = public(dict(self._environment.measures() if self._environment else {}), "measures")
+            with self._watched():
+                measures: Any = public(dict(self._environment.measures() if self._environment else {}), "measures")
         except Exception as error:
             self._fault(_fault(f"the Environment's measures: {_named(error)}", error))
             return
         self._stop()
+        self._end(self._result(self._outcome(ending, failure, measures), None), "")
+
+    def _outcome(
+        self, ending: Literal["terminated", "truncated", "failed"], failure: PolicyFailure | None, measures: Any
+    ) -> Outcome:
         output = self.process.output.close()
-        outcome = Outcome(
-            self.episode.index, self._return, self._steps, ending, failure, measures, output, self._clipped
-        )
-        self._end(self._result(outcome, None), "")
+        return Outcome(self.episode.index, self._return, self._steps, ending, failure, measures, output, self._clipped)
 
     def _fault(self, fault: Fault) -> None:
         self._end(self._result(None, fault), "")
@@ -309,7 +354,7 @@ class Lane:
         self._over = True
         self._stop()
         self.process.output.close()
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), self._watched():
             if self._environment is not None:
                 self._environment.close()
         with contextlib.suppress(Exception):
@@ -327,5 +372,5 @@ def _fault(message: str, error: BaseException, kind: Literal["environment", "eng
 
 
 def shared_watch(buffer: Any) -> Any:
-    """The two numbers of `Play.watch` over shared memory."""
-    return memoryview(buffer)[:16].cast("d")
+    """The three numbers of `Play.watch` over shared memory."""
+    return memoryview(buffer)[:24].cast("d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -13,14 +14,34 @@ from typing import Any
 from evopolicy.kernel.benchmark import Benchmark
 
 
-def versions(benchmark: Benchmark) -> dict[str, str]:
-    """Versions of Python, of evopolicy, of the Benchmark's distribution and of what those need directly."""
+def versions(benchmark: Benchmark, packages: Sequence[str] = ()) -> dict[str, str]:
+    """Versions of what an outcome depends on.
+
+    Python, evopolicy, the Benchmark's distribution, what those need directly, and the `packages` a Policy may import.
+    """
     found = {"python": platform.python_version()}
     distribution = benchmark.reference.factory.partition(":")[0].partition(".")[0].replace("_", "-")
-    for name in ("evopolicy", distribution, "numpy", "scipy", "gymnasium", "mujoco", *_requirements(distribution)):
+    for name in (
+        "evopolicy",
+        distribution,
+        "numpy",
+        "scipy",
+        "gymnasium",
+        "mujoco",
+        *_requirements(distribution),
+        *_providing(packages),
+    ):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return dict(sorted(found.items()))
+
+
+def _providing(packages: Sequence[str]) -> list[str]:
+    """Distributions that the importable `packages` are of."""
+    if set(packages) <= {"numpy", "scipy"}:
+        return []
+    known = metadata.packages_distributions()
+    return [name for package in packages for name in known.get(package.partition(".")[0], ())]
 
 
 def _requirements(distribution: str) -> list[str]:

@@ -1,12 +1,14 @@
 """The fork servers of one worker: a nursery with the allowed packages loaded forks a confined template per Program,
 and a template forks one process per Episode.
 
-The nursery is a fresh interpreter, never a fork of a worker: it knows no Environment and no hidden seed. A template
-is told of its Episodes nothing but two descriptors.
+The nursery is a fresh interpreter, never a fork of a worker: it knows no Environment and no hidden seed. It imports
+nothing that a Program's text names: a template does, once it is confined, so that no Program's imports are another's. A
+template is told of its Episodes nothing but two descriptors.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import gc
 import importlib
@@ -16,18 +18,18 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
-from evopolicy.execution import child, codec, compiled, process, sandbox
-from evopolicy.execution.folders import remove
-from evopolicy.execution.scratch import BoundedSlots, MadeFolders, Scratches
+from evopolicy.execution import child, codec, compiled, process, sandbox, scratch
+from evopolicy.kernel.folders import remove
 from evopolicy.kernel.spaces import from_value
 
 # What almost every Policy imports; loaded once, before any Program is looked at.
@@ -37,9 +39,18 @@ _USUAL = (
     "traceback types typing warnings weakref"
 )
 
-FORK, RELEASE, STATUS, LEFT, BROKEN, WAITING = b"F", b"R", b"S", b"L", b"B", b"W"
+FORK, RELEASE, STATUS, BROKEN, LISTENER = b"F", b"R", b"S", b"B", b"N"
+# Why Episodes that were asked for have not begun: no scratch folder is free, no process is, or no longer.
+WAITING, REFUSED, STARTED = b"W", b"P", b"w"
 _MESSAGE = 1 << 16
 _REAP_MS = 5
+# What the imports that a Program's text names may take; those that take longer are left to its Episodes.
+_LOADING_CPU_SECONDS, _LOADING_SECONDS = 20.0, 600.0
+_LOADING_MS = 100
+
+
+PRELOAD_BYTES = 8_192
+"""Bytes of all names together: a request is one message."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,8 @@ class NurseryConfig:
     parameters: dict[str, object]
     max_steps: int
     largest_action: int
+    scratches: tuple[str, ...] = ()
+    """Mounts whose names it bounds before anything else; only there it has the capability to."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +75,13 @@ class TemplateRequest:
 
     program: str
     scratches: str
-    """Folder for the scratch folders of its Episodes."""
+    """Folder for the slots that hold the scratch folders of its Episodes."""
     slots: int
     """How many of them are mounted there, for one template at a time; 0: they are made."""
     code: str
     """Folder for the compiled code of the Program."""
     preload: tuple[str, ...]
-    """Modules of allowed packages that the Program's text names."""
+    """Modules of allowed packages that the Program's text names; at most PRELOAD_BYTES of them."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +102,16 @@ class Given:
 
     task: child.Task
     decode: Callable[[memoryview], Any]
+    nursery: int
+    """Its process id."""
 
 
 def main(fd: int, parent: int, config_path: str) -> NoReturn:
     """Be the nursery, on the socket `fd`, until it closes."""
     process.die_with_parent(parent)
     config = msgspec.msgpack.decode(Path(config_path).read_bytes(), type=NurseryConfig)
+    if config.scratches:
+        sandbox.bound_scratches(config.scratches, config.sandbox.scratch_bytes)
     sys.path[:] = config.path
     for name in _USUAL.split():
         importlib.import_module(name)
@@ -114,8 +131,9 @@ def main(fd: int, parent: int, config_path: str) -> NoReturn:
 
 
 def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> NoReturn:
-    here = os.getpid()
-    decode = codec.observation_decoder(task.observation_space)
+    given = Given(task, codec.observation_decoder(task.observation_space), os.getpid())
+    gc.collect()
+    gc.freeze()
     while True:
         message, fds, _, _ = socket.recv_fds(control, _MESSAGE, 1)
         if not message:
@@ -129,45 +147,108 @@ def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> N
             # Templates that ended since the last request; mounted folders have one user at a time.
             while os.waitpid(-1, 0 if request.slots else os.WNOHANG)[0]:
                 pass
-        for name in request.preload:
-            # A name that is no module (`from numpy import array`) or fails to load is the Program's own to find out.
-            with contextlib.suppress(BaseException):
-                importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
-        if process.plain_fork() == 0:
-            control.close()
-            _template(socket.socket(fileno=fds[0]), config, Given(task, decode), request, here)
+        try:
+            _start(control, fds[0], config, given, request)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.write(fds[0], BROKEN + f"a template cannot be started: {error}".encode())
         os.close(fds[0])
 
 
+def _start(control: socket.socket, fd: int, config: NurseryConfig, given: Given, request: TemplateRequest) -> None:
+    """Fork a template; where what it preloads ends it, starts threads or takes too long, another that preloads nothing.
+
+    Such a module is the Program's own to find out about, if it ever imports it. Raises OSError.
+    """
+    if preload := tuple(name for name in request.preload if name not in sys.modules):
+        reading, writing = os.pipe()
+        pid = process.patient_fork()
+        if pid == 0:
+            os.close(reading)
+            control.close()
+            _template(socket.socket(fileno=fd), config, given, replace(request, preload=preload), writing)
+        os.close(writing)
+        loaded = _loaded(pid, reading, control)
+        os.close(reading)
+        if loaded:
+            return
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    if process.patient_fork() == 0:
+        control.close()
+        _template(socket.socket(fileno=fd), config, given, replace(request, preload=()), -1)
+
+
+def _loaded(pid: int, reading: int, control: socket.socket) -> bool:
+    """Whether the template `pid` has loaded what its Program names; its own CPU time counts, not the machine's load."""
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    poll.register(control.fileno(), 0)  # Once the worker is gone nobody needs a template.
+    clock, end = ~pid << 3 | 2, time.monotonic() + _LOADING_SECONDS
+    while not (spoken := poll.poll(_LOADING_MS)):
+        with contextlib.suppress(OSError):
+            if time.clock_gettime(clock) > _LOADING_CPU_SECONDS:
+                return False
+        if time.monotonic() > end:
+            return False
+    return spoken[0][0] == reading and os.read(reading, 1) != b""
+
+
 def _template(
-    control: socket.socket, config: NurseryConfig, given: Given, request: TemplateRequest, parent: int
+    control: socket.socket, config: NurseryConfig, given: Given, request: TemplateRequest, loaded: int
 ) -> NoReturn:
     try:
-        process.die_with_parent(parent)
+        process.die_with_parent(given.nursery)
+        _tell(control, WAITING)  # An Episode that is asked for meanwhile is not late.
         sys.dont_write_bytecode = True
         # Fills the import system's lists of the standard library's folders, which may not be listed afterwards.
         importlib.util.find_spec("evopolicy_has_no_such_module")
         program, code = request.program, _fresh(request)
-        loaded = set(sys.modules) - set(sys.builtin_module_names)
+        pipes = scratch.pipes()
+        laid = sandbox.lay_template(
+            config.sandbox,
+            (program, code),
+            (request.scratches, code),
+            lambda listener: _preload(control, listener, request.preload),
+        )
+        if request.preload:
+            os.write(loaded, b"1")
+            os.close(loaded)
+        present = set(sys.modules) - set(sys.builtin_module_names)
         own = {entry.stem for entry in Path(program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
-        laid = sandbox.lay_template(config.sandbox, (program, code), (request.scratches, code))
         compiled.compile_all(laid, program, code)
-        shadowed = tuple(sorted(own & loaded))
-        stage = child.Stage(laid, given.task, given.decode, program, shadowed)
-        Template(control, stage, request).serve()
+        stage = child.Stage(laid, given.task, given.decode, program, tuple(sorted(own & present)))
+        template = Template(control, stage, scratch.Slots(request.scratches, request.slots, pipes))
+        _tell(control, STARTED)
+        template.serve()
     except BaseException:
         with contextlib.suppress(OSError):
-            _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode())
+            _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode("utf-8", "replace"))
     os._exit(1)
+
+
+def _preload(control: socket.socket, listener: int, names: Sequence[str]) -> None:
+    """Import `names` in this process, which is confined and whose memory counts as the template's own."""
+    if listener:
+        # The worker's alone: no process in here may answer for itself. It answers the threads of imports as well.
+        socket.send_fds(control, [LISTENER], [listener])
+        os.close(listener)
+    for name in names:
+        # A name that is no module (`from numpy import array`) or fails to load is the Program's own to find out.
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+    if _thread._count():
+        os._exit(1)  # What one of them holds, the Episodes' processes would hold for ever.
+    if names:
+        gc.collect()
+        gc.freeze()
 
 
 def _fresh(request: TemplateRequest) -> str:
     """Makes a template's folders; the one for code, empty."""
     code = Path(request.code)
-    if request.slots:
-        remove(code)  # Of the template before.
+    if code.exists():
+        remove(code)  # Of the template before, or of one that what it preloaded has ended.
     Path(request.scratches).mkdir(exist_ok=True)
     code.mkdir(parents=True)
     return str(code)
@@ -181,53 +262,53 @@ def _tell(control: socket.socket, message: bytes) -> None:
 class Template:
     """Forks Episodes' processes on request and keeps each, ended or not, until the worker lets it go."""
 
-    def __init__(self, control: socket.socket, stage: child.Stage, request: TemplateRequest) -> None:
+    def __init__(self, control: socket.socket, stage: child.Stage, slots: scratch.Slots) -> None:
         self._control = control
         self._stage = stage
-        self._scratches: Scratches
-        if request.slots:
-            self._scratches = BoundedSlots(request.scratches, request.slots)
-        else:
-            self._scratches = MadeFolders(request.scratches, lambda name: _tell(control, LEFT + name.encode()))
-        self._scratch_of: dict[int, str] = {}
+        self._slots = slots
+        self._slot_of: dict[int, int] = {}
         self._released: set[int] = set()
         self._waiting: deque[list[int]] = deque()
-        """Wire and output of Episodes for which no scratch folder is free yet."""
-        self._told = False
-        """Whether the worker knows of some."""
+        """Wire and output of Episodes for which no scratch folder, or no process, is free yet."""
+        self._told = b""
+        """What the worker knows of them."""
         self._pid = os.getpid()
 
     def serve(self) -> None:
         """Answer until the worker closes its end."""
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
+        poll.register(self._slots.news, select.POLLIN)
         while True:
             # No handler for the ends of children: each of them would have to take it off again.
-            waits = self._released or self._waiting or self._scratches.busy
-            if not poll.poll(_REAP_MS if waits else None):
-                self._reap()
-                self._fork_waiting()
-                continue
-            message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
-            if not message:
+            ready = dict(poll.poll(_REAP_MS if self._released or self._waiting else None))
+            if self._slots.news in ready:
+                poll.unregister(self._slots.news)
+                self._slots.reap()
+                poll.register(self._slots.news, select.POLLIN)
+            if self._control.fileno() in ready and not self._obey():
                 self._end_all()
                 return
-            if message[:1] == FORK:
-                self._waiting.append(fds)
-                self._reap()
-                self._fork_waiting()
-                continue
-            pid = int.from_bytes(message[1:5], "little")
-            if pid not in self._scratch_of:
-                continue  # Asked for again before the worker read that it has ended.
-            if message[:1] == RELEASE:
-                self._released.add(pid)
-            else:
-                _tell(self._control, STATUS + msgspec.msgpack.encode(self._status(pid)))
+            self._reap()
+            self._fork_waiting()
+
+    def _obey(self) -> bool:
+        """Read one message; False once the worker is gone."""
+        message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
+        pid = int.from_bytes(message[1:5], "little")
+        if message[:1] == FORK:
+            self._waiting.append(fds)
+        elif pid not in self._slot_of:
+            pass  # Asked for again before the worker read that it has ended.
+        elif message[:1] == RELEASE:
+            self._released.add(pid)
+        else:
+            _tell(self._control, STATUS + msgspec.msgpack.encode(self._status(pid)))
+        return message != b""
 
     def _end_all(self) -> None:
-        self._scratches.end()
-        for pid in self._scratch_of:
+        self._slots.end()
+        for pid in self._slot_of:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -235,20 +316,31 @@ class Template:
                 pass
 
     def _fork_waiting(self) -> None:
-        while self._waiting and (scratch := self._scratches.take()) is not None:
-            self._fork(scratch, *self._waiting.popleft())
-        if bool(self._waiting) != self._told:
-            self._told = bool(self._waiting)
-            _tell(self._control, WAITING + bytes([self._told]))
+        while self._waiting and (slot := self._slots.take()) is not None:
+            try:
+                self._fork(slot, *self._waiting[0])
+            except BlockingIOError:  # Whoever has all the processes there may be is ended sooner or later.
+                self._slots.untouched(slot)
+                told = REFUSED
+                break
+            self._waiting.popleft()
+        else:
+            told = WAITING if self._waiting else b""
+        if told != self._told:
+            self._told = told
+            _tell(self._control, told or STARTED)
 
-    def _fork(self, scratch: str, wire_fd: int, output_fd: int) -> None:
-        domain = sandbox.own_domain(self._stage.laid, scratch)
-        pid = process.plain_fork()
-        if pid == 0:
-            child.live(self._stage, child.Birth(scratch, domain, wire_fd, output_fd, self._pid))
-        self._scratch_of[pid] = scratch
-        if domain is not None:
-            domain.close()
+    def _fork(self, slot: int, wire_fd: int, output_fd: int) -> None:
+        """Raises BlockingIOError where the kernel refuses a new process."""
+        domain = sandbox.own_domain(self._stage.laid)
+        try:
+            pid = process.plain_fork()
+            if pid == 0:
+                child.live(self._stage, child.Birth(self._slots.path(slot), domain, wire_fd, output_fd, self._pid))
+        finally:
+            if domain is not None:
+                domain.close()
+        self._slot_of[pid] = slot
         os.close(wire_fd)
         os.close(output_fd)
 
@@ -266,9 +358,6 @@ class Template:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._released.discard(pid)
                 self._forget(pid)
-        self._scratches.reap()
 
     def _forget(self, pid: int) -> None:
-        scratch = self._scratch_of.pop(pid, None)
-        if scratch is not None:
-            self._scratches.give_back(scratch)
+        self._slots.give_back(self._slot_of.pop(pid))

@@ -57,6 +57,7 @@ class PolicyProcess:
         self._ready_by = self._born + SETUP_SECONDS
         self._waited = 0.0
         self._ending_since = 0.0
+        self._inquired = 0.0
 
     @property
     def ending(self) -> bool:
@@ -164,19 +165,22 @@ class PolicyProcess:
     def closed(self) -> None:
         """Its wire is closed: ask the template how it ended; the answer comes as `Ended`."""
         self._ending_since = time.monotonic()
-        self.template.ask(self.local_pid)
+        self.inquire()
 
     def inquire(self) -> None:
         """Ask again how it ended."""
-        self.template.ask(self.local_pid)
+        now = time.monotonic()
+        if self.template.ask(self.local_pid):
+            self._inquired = now
 
     def ended(self, how: Ended) -> Broke | None:
         """What its end means; None while it lives and its wire is not closed for longer than chance explains.
 
-        Only the template's word counts: one that is slow to speak makes no other end of the same one.
+        Only the template's word counts, as of when it was asked: one that is slow to speak, or a worker that is slow to
+        listen, makes no other end of the same one.
         """
         if how.alive:
-            if time.monotonic() - self._ending_since > _ENDING_SECONDS:
+            if self._inquired - self._ending_since > _ENDING_SECONDS:
                 return Broke("protocol", "the Program closed the wire it is asked over")
             return None
         self.local_pid = 0

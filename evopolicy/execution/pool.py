@@ -33,7 +33,7 @@ class WorkerHandle:
         self.jobs: dict[int, Job] = {}
         """What it was sent and has not answered, in order."""
         self.begun = time.monotonic()
-        """When it last had nothing to do: what a job sent alone is timed from."""
+        """When it last had nothing to do, or was ready at last: what a job sent alone is timed from."""
         self.ready = False
         self.broken: WorkerBroken | None = None
         self._log = log
@@ -71,11 +71,19 @@ class WorkerHandle:
         self.jobs[job.job] = job
         self._tell(job)
 
+    def flush(self) -> None:
+        """Send what it had no room for, as far as it has some now."""
+        try:
+            self.link.flush()
+        except OSError:
+            self.link.closed = True
+
     def receive(self) -> Iterator[Message]:
         """What it answered; what concerns the worker itself is kept here."""
         for message in self.link.receive():
             if isinstance(message, WorkerReady):
                 self.ready = True
+                self.begun = time.monotonic()  # How long it took to start says nothing of its work.
             elif isinstance(message, WorkerBroken):
                 self.broken = message
             else:
@@ -87,10 +95,17 @@ class WorkerHandle:
         since = self._watch[0]
         return (int(self._watch[1]), time.monotonic() - since) if since else None
 
+    def still(self) -> float:
+        """Seconds since it last looked at anything, while it has Episodes to play; 0 otherwise."""
+        drawing = any(isinstance(job, PictureJob) for job in self.jobs.values())
+        if not self.ready or not self.jobs or drawing or self._watch[0]:
+            return 0.0
+        return time.monotonic() - max(float(self._watch[2]), self.begun)
+
     def overdue(self, picture_seconds: float) -> bool:
         """Whether it has been drawing for longer than that."""
         drawing = any(isinstance(job, PictureJob) for job in self.jobs.values())
-        return drawing and time.monotonic() - self.begun > picture_seconds
+        return self.ready and drawing and time.monotonic() - self.begun > picture_seconds
 
     def kill(self) -> None:
         """End it at once, and with it everything it started."""
@@ -136,12 +151,13 @@ def _start(control: int, shared: int, log: Path) -> subprocess.Popen[bytes]:
             stdout=subprocess.DEVNULL,
             stderr=errors,
             pass_fds=[control, shared],
-            env=_environment(shared),
+            env={**environment(), "EVOPOLICY_WATCH": str(shared)},
             start_new_session=True,
         )
 
 
-def _environment(shared: int) -> Mapping[str, str]:
+def environment() -> Mapping[str, str]:
+    """Variables of a process that Environments run in."""
     # What the Host can import its workers can, wherever it found it; they are told the exact list when they run.
     path = dict.fromkeys((str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)))
     return {
@@ -151,5 +167,4 @@ def _environment(shared: int) -> Mapping[str, str]:
         "PYTHONHASHSEED": "0",
         "SDL_VIDEODRIVER": "dummy",
         "SDL_AUDIODRIVER": "dummy",
-        "EVOPOLICY_WATCH": str(shared),
     }

@@ -10,12 +10,12 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.execution import landlock, sandbox
+from evopolicy.kernel.folders import HeldFolder
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def _fill(folder: str, size: int) -> None:
 
 def main(paths: list[str]) -> list[str]:
     """Sentences about what the sandbox let through, or about what refused to be laid."""
-    with tempfile.TemporaryDirectory(prefix="evopolicy-probe-") as folder:
-        scratch = Path(folder) / "scratches" / "one"
-        other = Path(folder) / "scratches" / "other"
+    with HeldFolder("probe") as folder:
+        scratch = folder / "scratches" / "one"
+        other = folder / "scratches" / "other"
         scratch.mkdir(parents=True)
         other.mkdir()
         reading, writing = os.pipe()
@@ -88,11 +88,14 @@ def main(paths: list[str]) -> list[str]:
     return list(json.loads(text)) if text else ["the confined process ended without an answer"]
 
 
-def _confined(folder: str, scratch: Path, other: Path, paths: list[str]) -> list[str]:
+def _confined(folder: Path, scratch: Path, other: Path, paths: list[str]) -> list[str]:
     config = sandbox.SandboxConfig("landlock", landlock.abi(), (), (), 4 << 30, 1 << 20, 60.0)
     try:
         laid = sandbox.lay_template(config, (), (str(scratch.parent),))
-        sandbox.lay_child(laid, sandbox.own_domain(laid, str(scratch)))
+        domain = sandbox.own_domain(laid)
+        if domain is not None:
+            domain.allow(scratch, landlock.CHANGE)
+        sandbox.lay_child(laid, domain)
         (scratch / "file").write_text("x")
     except OSError as error:
         return [f"it cannot be laid: {error}"]
@@ -102,7 +105,7 @@ def _confined(folder: str, scratch: Path, other: Path, paths: list[str]) -> list
         "starting a process": os.fork,
         "signalling its parent": lambda: os.kill(os.getppid(), 0),
         "writing outside its scratch folder": (other / "file").touch,
-        "reading its parent folder": lambda: list(Path(folder).iterdir()),
+        "reading its parent folder": lambda: list(folder.iterdir()),
     }
     return [f"{what} was possible" for what, attempt in attempts.items() if _possible(attempt)]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import errno
 import os
 import platform
 import resource
 import signal
 import struct
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,6 +35,16 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+_MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 2, 4, 32
+
+
+def bound_files(folder: str, size: int, names: int) -> None:
+    """Bound the file system in memory that is mounted at `folder` to `size` bytes and `names` names. Raises OSError."""
+    options = f"size={size},nr_inodes={names}".encode()
+    if _LIBC.mount(None, folder.encode(), None, _MS_REMOUNT | _MS_NOSUID | _MS_NODEV, options) != 0:
+        raise OSError(ctypes.get_errno(), f"{folder}: the kernel refuses to bound its names")
 
 
 def _prctl(option: int, value: int) -> None:
@@ -65,6 +77,7 @@ def leave_no_core() -> None:
 
 
 _FORK = ctypes.PyDLL(None).fork
+REFUSED = "the kernel refuses new processes: raise the limit on them (`ulimit -u`, pids.max of the container or cgroup)"
 
 
 def plain_fork() -> int:
@@ -73,11 +86,30 @@ def plain_fork() -> int:
     What Python does after a fork puts right what other threads left behind. Where there are none it is left out: it
     touches so many pages (each one copied then) that it would double what a fork costs. Where there are some it is
     needed: one that was waiting for the interpreter's lock would be waited for in the new process for ever.
+    Raises BlockingIOError where the kernel refuses a new process, for now.
     """
-    pid = os.fork() if _thread._count() else int(_FORK())
+    try:
+        pid = os.fork() if _thread._count() else int(_FORK())
+    except OSError as error:
+        raise BlockingIOError(error.errno, REFUSED) from None
     if pid < 0:
-        raise OSError("the kernel refused a new process")
+        raise BlockingIOError(errno.EAGAIN, REFUSED)
     return pid
+
+
+def patient_fork(seconds: float = 60.0) -> int:
+    """`plain_fork`, tried again while the kernel refuses: whoever has taken all there may be will be ended.
+
+    Raises BlockingIOError where it still does after that.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return plain_fork()
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.05)
 
 
 def give_up_privileges() -> None:

@@ -14,6 +14,7 @@ from evopolicy.kernel.ports import AgentLimits, Served
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.stream import PROXY_LOG
 from evopolicy.kernel.transcript import TOKENS, ErrorKind, Usage
+from evopolicy.kernel.versioned import PROXY_FORMAT, SCHEMA_KEY
 
 MAX_LINES = 100_000
 MORE = "proxy_more.json"
@@ -41,6 +42,7 @@ class ProxyLog:
         self._priced = True
         self._estimated = False
         self._trouble: ErrorKind = ""
+        self._told = 0.0
         self._over: Literal["", "requests", "tokens", "cost"] = ""
         self._responses: dict[str, int] = {}
         # The agent's home lies beside the attempts: nothing in it is a log.
@@ -86,22 +88,24 @@ class ProxyLog:
             self._own_requests += 1
             return ""
 
-    def write(self, entry: Mapping[str, Any], trouble: ErrorKind | None = None) -> None:
+    def write(self, entry: Mapping[str, Any], trouble: ErrorKind | None = None, began: float = 0.0) -> None:
         """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request.
 
-        `trouble`: how the provider failed, '' where it did not; None: this request tells nothing of it.
+        `trouble`: how the provider failed, '' where it did not; None: this request tells nothing of it. `began`:
+        seconds, of one clock. Requests are written as they end: the one that began last tells how the provider is.
         """
         with self._lock:
             spent, cost = _all(entry), self._cost(entry)
             self._count(entry, spent, cost)
-            if trouble is not None:
-                self._trouble = trouble
+            if trouble is not None and began >= self._told:
+                self._trouble, self._told = trouble, began
             self._lines += 1
             try:
                 if self._lines > MAX_LINES:
                     raise OSError("the log is full")
                 with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({**entry, "trouble": trouble} if trouble else entry) + "\n")
+                    said = {SCHEMA_KEY: PROXY_FORMAT.newest, **entry, **({"trouble": trouble} if trouble else {})}
+                    file.write(json.dumps(said) + "\n")
             except OSError:
                 if "refused" not in entry:
                     self._add_more(spent, cost or 0.0)

@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
         proxy: Proxy = self.server.proxy
         began = time.monotonic()
         entry: dict[str, Any] = {
-            "time": round(time.time(), 3), "method": self.command[:20], "path": self.path.partition("?")[0][:200],
+            "time": round(time.time(), 6), "method": self.command[:20], "path": self.path.partition("?")[0][:200],
         }  # fmt: skip
         try:
             if proxy.tunnel:
@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
         except OSError as error:  # the agent hung up
             entry.setdefault("error", f"the agent left: {type(error).__name__}")
         finally:
-            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)}, self._trouble)
+            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)}, self._trouble, began)
 
     def _refuse(self, turned: Turned) -> None:
         body = turned.body()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evopolicy.execution import landlock, process, seccomp
+from evopolicy.execution import landlock, notified, process, seccomp
 
 OPEN_FILES = 256
+THREADS = 64
+"""Of an Episode at once; as many again may be about to start."""
 _REPORT_ROOM = 64 << 20
+_FEWEST_NAMES = 4096
 _DEVICES = (
     ("/dev/null", landlock.READ | landlock.WRITE_FILE),
     ("/dev/zero", landlock.READ),
@@ -45,15 +49,29 @@ class Laid:
     open_roots: tuple[tuple[int, int], ...]
     """Open paths and the rights on them."""
     filter: seccomp.Filter | None
+    listener: int = 0
+    """Descriptor that asks for each new thread; 0: there is none, and no thread can be started."""
 
 
-def lay_template(config: SandboxConfig, reading: Sequence[str], changing: Sequence[str]) -> Laid:
+def lay_template(
+    config: SandboxConfig,
+    reading: Sequence[str],
+    changing: Sequence[str],
+    load: Callable[[int], None] = lambda _listener: None,
+) -> Laid:
     """Confine this template and all it will fork to the runtime and to what it may read and change. Raises OSError.
 
-    Its children may read all of `reading`, and change what `own_domain` names out of `changing`.
+    Its children may read all of `reading`, and change what `own_domain` names out of `changing`. `load` is called once
+    it is confined, with what `Laid.listener` will be: the memory it takes is the template's own, and no Policy's.
     """
-    roots: list[tuple[int, int]] = []
+    laid = _confine(config, reading, changing)
+    load(laid.listener)
     _lay_limits(config)
+    return laid
+
+
+def _confine(config: SandboxConfig, reading: Sequence[str], changing: Sequence[str]) -> Laid:
+    roots: list[tuple[int, int]] = []
     process.leave_no_core()
     if config.level != "none":
         process.give_up_privileges()
@@ -66,8 +84,17 @@ def lay_template(config: SandboxConfig, reading: Sequence[str], changing: Sequen
     if config.level == "none":
         return Laid(config, tuple(roots), None)
     child_filter = seccomp.Filter(seccomp.child_filter(seccomp.NOBODY))
-    seccomp.lay(seccomp.template_filter())
-    return Laid(config, tuple(roots), child_filter)
+    return Laid(config, tuple(roots), child_filter, _listened(seccomp.template_filter()))
+
+
+def _listened(code: bytes) -> int:
+    try:
+        return notified.lay(code, listening=True)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # This machine's own sandbox listens, and there can be one listener: who is not counted starts no threads.
+        return notified.lay(code)
 
 
 def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
@@ -87,27 +114,45 @@ def _lay_limits(config: SandboxConfig) -> None:
     process.limit(resource.RLIMIT_FSIZE, config.scratch_bytes)
     process.limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     process.limit(resource.RLIMIT_CORE, 0)
+    # Queued signals and timers are counted for all of a user's processes: who may have none neither takes nor sees any.
+    process.limit(resource.RLIMIT_SIGPENDING, 0)
+
+
+def scratch_names(scratch_bytes: int) -> int:
+    """How many files, folders and links a bounded scratch folder may hold: those with contents take 4 KiB each."""
+    return max(_FEWEST_NAMES, scratch_bytes // 4096)
+
+
+def bound_scratches(folders: Sequence[str], scratch_bytes: int) -> None:
+    """Bound the names in mounted scratch folders, and give up the capability that takes. Raises OSError."""
+    for folder in folders:
+        process.bound_files(folder, scratch_bytes, scratch_names(scratch_bytes))
+    process.give_up_privileges()
 
 
 def file_limits(config: SandboxConfig) -> dict[str, int]:
     """Limits on files that hold at this level, by name."""
     limits = {"file_bytes": config.scratch_bytes, "open_files": OPEN_FILES}
-    return limits | ({"scratch_bytes": config.scratch_bytes} if config.level == "bubblewrap" else {})
+    if config.level != "bubblewrap":
+        return limits
+    return limits | {"scratch_bytes": config.scratch_bytes, "scratch_names": scratch_names(config.scratch_bytes)}
 
 
-def own_domain(laid: Laid, scratch: str) -> landlock.Ruleset | None:
-    """The rules of the next child, gathered in its template, where it costs less: what all read, and its scratch."""
+def own_domain(laid: Laid) -> landlock.Ruleset | None:
+    """The rules of the next child, gathered in its template, where it costs less: what all read.
+
+    The child adds the one folder it may change.
+    """
     if not laid.config.landlock_abi:
         return None
     ruleset = landlock.Ruleset(laid.config.landlock_abi)
     for fd, rights in laid.open_roots:
         ruleset.allow_fd(fd, rights)
-    ruleset.allow(scratch, landlock.CHANGE)
     return ruleset
 
 
 def lay_child(laid: Laid, domain: landlock.Ruleset | None) -> None:
-    """Confine this process, an Episode's own, to its scratch folder; no new processes, a stop to its CPU time."""
+    """Confine this process, an Episode's own, by its `own_domain`; no new processes, a stop to its CPU time."""
     seconds = int(laid.config.cpu_seconds) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if domain is not None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import itertools
 import os
 import re
 import shutil
@@ -10,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,12 +22,14 @@ from pathlib import Path
 import msgspec
 
 from evopolicy.execution import bubblewrap, process
-from evopolicy.execution.folders import remove
 from evopolicy.execution.nursery import (
     BROKEN,
     FORK,
-    LEFT,
+    LISTENER,
+    PRELOAD_BYTES,
+    REFUSED,
     RELEASE,
+    STARTED,
     STATUS,
     WAITING,
     Ended,
@@ -31,12 +37,14 @@ from evopolicy.execution.nursery import (
     TemplateRequest,
 )
 from evopolicy.kernel.errors import ExecutionError
+from evopolicy.kernel.folders import remove
 
 _START = (
     "import sys; sys.path[:] = sys.argv[4:]; from evopolicy.execution.nursery import main;"
     " main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 )
 _SHOWN = "shown"
+_SET_PIPE_ROOM, _PIPE_ROOM = 1031, 8192
 _SCANNED_BYTES, _PRELOADED = 1 << 20, 32
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w \t,]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
@@ -61,13 +69,20 @@ class NurseryPlan:
     """How many bounded scratch folders are mounted in it; 0: they are made in `held`."""
 
 
+class NurseryLost(ExecutionError):
+    """A nursery's process ended, or answers nobody any more."""
+
+
+_numbers = itertools.count(1)
+"""No two templates of a worker have the same folders, whichever nursery they are of."""
+
+
 class Nursery:
     """A running nursery. `close` ends it and its templates."""
 
     def __init__(self, plan: NurseryPlan, config: NurseryConfig, packages: Sequence[str]) -> None:
         self._plan = plan
         self._packages = frozenset(packages)
-        self._templates = 0
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="evopolicy-sweep")
         name = f"nursery-{os.getpid()}"
         (Path(plan.held) / name).write_bytes(msgspec.msgpack.encode(config))
@@ -91,23 +106,25 @@ class Nursery:
                 start_new_session=True,
             )
         except OSError as error:
-            raise ExecutionError(f"the sandbox's interpreter cannot be started: {error}") from error
+            hint = f"; {process.REFUSED}" if error.errno == errno.EAGAIN else ""
+            raise ExecutionError(f"the sandbox's interpreter cannot be started: {error}{hint}") from error
         finally:
             process.restore_addresses(before)
             theirs.close()
+        ours.setblocking(False)  # One that reads no more is as good as gone: it keeps no worker waiting.
         self._control = ours
 
     def template(self, program: Path) -> Template:
-        """A template for `program`. Raises ExecutionError where the nursery is gone."""
-        self._templates += 1
+        """A template for `program`. Raises NurseryLost where the nursery is gone, ExecutionError for a full disk."""
+        number = next(_numbers)
         preload = tuple(named_modules(program, self._packages))
         if self._plan.nested:
-            self._show(program)
+            self._show(program, number)
             made: list[Path] = []
             code, slots = f"{bubblewrap.CODE}/compiled", self._plan.slots
             request = TemplateRequest(f"{bubblewrap.PROGRAM}/{_SHOWN}", bubblewrap.SCRATCH, slots, code, preload)
         else:
-            name, held, seen = f"{os.getpid()}-{self._templates}", Path(self._plan.held), self._plan.seen
+            name, held, seen = f"{os.getpid()}-{number}", Path(self._plan.held), self._plan.seen
             made = [held / f"scratch-{name}", held / f"code-{name}"]
             request = TemplateRequest(str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}", preload)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -115,17 +132,18 @@ class Nursery:
             try:
                 socket.send_fds(self._control, [msgspec.msgpack.encode(request)], [theirs.fileno()])
             except OSError as error:
-                raise ExecutionError(f"the sandbox's interpreter ended: {error}") from error
+                ours.close()
+                raise NurseryLost(f"the sandbox's interpreter ended: {error}") from error
         return Template(ours, made, self._sweeper)
 
-    def _show(self, program: Path) -> None:
+    def _show(self, program: Path, number: int) -> None:
         """Put a copy of `program` where the next template looks for it, under the same name for every Program.
 
         What is there may still be seen by a template that is ending; it is moved away whole.
         """
         shown = self._programs / _SHOWN
         with contextlib.suppress(FileNotFoundError):
-            before = shown.rename(self._programs / f"before-{self._templates}")
+            before = shown.rename(self._programs / f"before-{number}")
             self._sweeper.submit(remove, before)
         _copied(program, self._programs / "next").rename(shown)
 
@@ -174,49 +192,82 @@ class Template:
     """A running template: forks an Episode's process when asked."""
 
     def __init__(self, control: socket.socket, made: Sequence[Path], sweeper: Executor) -> None:
-        """`made`: folders that go with it, the one of its Episodes' scratch folders first where they are made."""
+        """`made`: folders that go with it."""
         control.setblocking(False)
         self.control = control
         self._made = made
         self._sweeper = sweeper
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        """Messages it had no room for yet, with their descriptors."""
+        self._asked: set[int] = set()
+        """Processes whose end was asked for and not told yet."""
         self.lost = ""
         """Why it ended, once it did."""
         self.waiting = False
-        """Whether Episodes wait for scratch folders to be emptied."""
+        """Whether Episodes wait for scratch folders to be emptied, or for processes to end."""
+        self.refused = ""
+        """What to do about the latter."""
+        self.listener = -1
+        """Where its Episodes' new threads are asked for, once it is confined; closed with it."""
+        self.stale = -1
+        """The listener before, of a template that what it preloaded has ended: to be forgotten and closed."""
 
     def fork(self) -> tuple[socket.socket, int]:
         """Ask for a process; returns this end of its wire and of its output. Raises ExecutionError."""
+        if self.lost:
+            raise ExecutionError(f"the Program's template ended: {self.lost}")
         ours, theirs = socket.socketpair()
         output, its_output = os.pipe2(os.O_CLOEXEC)
+        # A pipe's room depends on how many its user has; one of its own size tells nobody.
+        fcntl.fcntl(its_output, _SET_PIPE_ROOM, _PIPE_ROOM)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        try:
-            socket.send_fds(self.control, [FORK], [theirs.fileno(), its_output])
-        except OSError as error:
-            ours.close()
-            os.close(output)
-            raise ExecutionError(f"the Program's template ended: {self.lost or error}") from error
-        finally:
-            theirs.close()
-            os.close(its_output)
+        self._send(FORK, (theirs.detach(), its_output))
         return ours, output
 
     def release(self, pid: int) -> None:
         """The process `pid` (as the template numbers it) was killed and is of no more interest."""
-        self._send(RELEASE, pid)
+        self._asked.discard(pid)
+        self._send(RELEASE + pid.to_bytes(4, "little"))
 
-    def ask(self, pid: int) -> None:
-        """Ask how `pid` ended; `messages` brings the answer."""
-        self._send(STATUS, pid)
+    def ask(self, pid: int) -> bool:
+        """Ask how `pid` ended; `messages` brings the answer. One question at a time: more would only wait there.
 
-    def _send(self, kind: bytes, pid: int) -> None:
-        with contextlib.suppress(OSError):
-            self.control.send(kind + pid.to_bytes(4, "little"))
+        Returns whether it was asked now.
+        """
+        if pid in self._asked:
+            return False
+        self._asked.add(pid)
+        self._send(STATUS + pid.to_bytes(4, "little"))
+        return True
+
+    @property
+    def blocked(self) -> bool:
+        """Whether messages wait for it to read: call `flush` from time to time."""
+        return bool(self._unsent)
+
+    def _send(self, message: bytes, fds: tuple[int, ...] = ()) -> None:
+        self._unsent.append((message, fds))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room. None of it is left out: a release keeps a scratch folder."""
+        while self._unsent:
+            message, fds = self._unsent[0]
+            try:
+                socket.send_fds(self.control, [message], fds)
+            except BlockingIOError:
+                return
+            except OSError:
+                pass  # It is gone: `messages` says so, and the Episodes' wires are closed below.
+            self._unsent.popleft()
+            for fd in fds:
+                os.close(fd)
 
     def messages(self) -> Iterator[Ended]:
         """What arrived. Raises EOFError, `lost` set, when the template is gone."""
         while True:
             try:
-                message = self.control.recv(1 << 16)
+                message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
             except BlockingIOError:
                 return
             except OSError:
@@ -225,18 +276,27 @@ class Template:
                 self.lost = self.lost or "its process ended"
                 raise EOFError
             if message[:1] == STATUS:
-                yield msgspec.msgpack.decode(message[1:], type=Ended)
-            elif message[:1] == LEFT:
-                # Beside the Episodes: a scratch folder can hold a million files.
-                self._sweeper.submit(remove, self._made[0] / message[1:].decode())
-            elif message[:1] == WAITING:
-                self.waiting = message[1:2] == b"\x01"
+                ended = msgspec.msgpack.decode(message[1:], type=Ended)
+                self._asked.discard(ended.pid)
+                yield ended
+            elif message[:1] == LISTENER:
+                self.listener, self.stale = fds[0], self.listener
+            elif message[:1] in (WAITING, REFUSED, STARTED):
+                self.waiting = message[:1] != STARTED
+                self.refused = f": {process.REFUSED}" if message[:1] == REFUSED else ""
             elif message[:1] == BROKEN:
                 self.lost = message[1:].decode("utf-8", "replace")
 
     def close(self) -> None:
         """End it; its Episodes' processes end with it."""
         self.control.close()
+        for fd in (self.listener, self.stale):
+            if fd >= 0:
+                os.close(fd)
+        self.listener = self.stale = -1
+        while self._unsent:
+            for fd in self._unsent.popleft()[1]:
+                os.close(fd)
 
     def clear(self) -> None:
         """Remove what its Episodes left, once it is gone."""
@@ -251,8 +311,11 @@ def kill(pid: int) -> None:
 
 
 def named_modules(program: Path, packages: frozenset[str]) -> Iterator[str]:
-    """Modules of `packages` that the Program's text imports, as far as its text is plain; nothing of it is run."""
-    read = 0
+    """Modules of `packages` that the Program's text imports, as far as its text is plain; nothing of it is run.
+
+    At most 32 of them, of PRELOAD_BYTES together: what a text names is as long as its author likes.
+    """
+    read = room = 0
     found: dict[str, None] = {}
     for path in sorted(program.rglob("*.py")):
         if not path.is_file():
@@ -264,7 +327,11 @@ def named_modules(program: Path, packages: frozenset[str]) -> Iterator[str]:
             # A `__main__` is a program, not a module to import.
             if module.partition(".")[0] in packages and not module.endswith("__main__"):
                 found[module] = None
-    yield from list(found)[:_PRELOADED]
+    for module in list(found)[:_PRELOADED]:
+        room += len(module.encode())
+        if room > PRELOAD_BYTES:
+            return
+        yield module
 
 
 def _imports(text: str) -> Iterator[str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
+import resource
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MESSAGE, _TEXT, _FRAMES, _CHAIN = 500, 8_000, 40, 4
+# Calls below each other that no Policy makes but by recursion: the limit Python has by itself.
+_DEEP = 1_000
+# Functions of Python's that compile source: the last in the traceback of what the parser raises.
+_COMPILING = ("_call_with_frames_removed", "source_to_code", "parse", "_compile_bytecode", "get_code")
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,23 @@ def _cut(text: str, size: int) -> str:
     return f"{text[: size // 2]}\n[... {len(text) - size} characters left out ...]\n{text[-size // 2 :]}"
 
 
+def no_memory_error(error: BaseException, memory_bytes: int) -> str:
+    """What a MemoryError says that is none: of a recursion, or of the parser over deep source; "" for any other.
+
+    Python raises it too where its own stacks end, with most of the memory still free.
+    """
+    frames, innermost = 0, ""
+    part = error.__traceback__
+    while part is not None:
+        frames, innermost, part = frames + 1, part.tb_frame.f_code.co_name, part.tb_next
+    if frames > _DEEP:
+        return f"; it was {frames} calls deep in a recursion"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if innermost in _COMPILING and 2 * peak < memory_bytes:
+        return "; the source is nested too deeply for Python's parser"
+    return ""
+
+
 def hit_limit(error: BaseException, limits: Mapping[str, int]) -> tuple[str, int | None]:
     """What to add to the message of an error that a resource limit caused, and the limit; ("", None) for any other."""
     if not isinstance(error, OSError):
@@ -74,7 +96,8 @@ def hit_limit(error: BaseException, limits: Mapping[str, int]) -> tuple[str, int
     if error.errno == errno.EFBIG:
         return f"; a file of the scratch folder may have {limits['file_bytes']} bytes", limits["file_bytes"]
     if error.errno == errno.ENOSPC and "scratch_bytes" in limits:
-        return f"; the scratch folder may hold {limits['scratch_bytes']} bytes in all", limits["scratch_bytes"]
+        room = f"{limits['scratch_bytes']} bytes and {limits['scratch_names']} names"
+        return f"; the scratch folder may hold {room} in all", limits["scratch_bytes"]
     if error.errno == errno.EMFILE:
         return f"; at most {limits['open_files']} files may be open at once", limits["open_files"]
     return "", None

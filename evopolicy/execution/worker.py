@@ -7,6 +7,7 @@ socket closes or the Host is gone, it ends, and everything it started with it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import mmap
 import os
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evopolicy.execution import codec, cores, process, sampled
+from evopolicy.execution import bubblewrap, codec, cores, notified, process, sampled, sandbox
 from evopolicy.execution.control import (
     CheckDone,
     CheckJob,
@@ -29,19 +30,22 @@ from evopolicy.execution.control import (
     Link,
     PictureJob,
     PicturesDone,
+    TooLarge,
     WorkerBroken,
     WorkerConfig,
     WorkerReady,
 )
 from evopolicy.execution.lane import Lane, Play, shared_watch
 from evopolicy.execution.nursery import NurseryConfig
-from evopolicy.execution.templates import Nursery, Template
+from evopolicy.execution.templates import Nursery, NurseryLost, Template
 from evopolicy.kernel.benchmark import Benchmark
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.evaluation import EpisodeResult
+from evopolicy.kernel.evaluation import EpisodeResult, Fault
 from evopolicy.kernel.spaces import Space, to_value
 
 _TICK = 0.05
+_NURSERIES = 3
+"""How many of them may end one after the other, no Episode played in between."""
 
 
 class Worker:
@@ -56,10 +60,13 @@ class Worker:
         read = codec.action_reader(spec.action_space, clip=spec.clips)
         encode = codec.observation_encoder(spec.observation_space)
         self._play = Play(config.limits, spec.max_steps, largest, encode, read, watch)
+        self._beat = watch
         self._nursery: Nursery | None = None
+        self._lost_nurseries = 0
         self._program: Path | None = None
         self._template: Template | None = None
-        self._poll = select.epoll()
+        # By poll: the watches of epoll are bounded for all processes of a user, an agent's among them.
+        self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._lanes: set[Lane] = set()
         self._checks: dict[int, sampled.SampledEnvironment] = {}
@@ -67,10 +74,11 @@ class Worker:
     def run(self) -> None:
         """Serve until the Host closes its end."""
         self._watch(self._link.sock.fileno(), self._on_control)
-        self._on_control(select.EPOLLIN)  # Jobs may have come along with the first message.
+        self._on_control(select.POLLIN)  # Jobs may have come along with the first message.
         due, poll, handler_of = 0.0, self._poll.poll, self._handlers.get
         while not self._link.closed:
-            for fd, event in poll(_TICK if self._lanes else None):
+            self._beat[2] = time.monotonic()
+            for fd, event in poll(_TICK * 1000 if self._lanes or self._unsent else None):
                 handler = handler_of(fd)
                 if handler is None:
                     continue
@@ -83,7 +91,13 @@ class Worker:
                 due = now + _TICK
                 for lane in list(self._lanes):
                     self._check(lane, now)
+                if self._template is not None:
+                    self._template.flush()
         self.close()
+
+    @property
+    def _unsent(self) -> bool:
+        return self._template is not None and self._template.blocked
 
     def _on_fault(self, fd: int, error: Exception) -> None:
         """What handling `fd` raised ends its Episode alone, where it has one."""
@@ -110,7 +124,9 @@ class Worker:
 
     # --- the Host ------------------------------------------------------------------------------------------------
 
-    def _on_control(self, _event: int) -> None:
+    def _on_control(self, event: int) -> None:
+        if event & select.POLLOUT:
+            self._flush()
         for message in self._link.receive():
             if isinstance(message, EpisodeJob):
                 self._play_episode(message)
@@ -122,6 +138,16 @@ class Worker:
     def _say(self, message: Any) -> None:
         with contextlib.suppress(OSError):
             self._link.send(message)
+        self._await_room()
+
+    def _flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._link.flush()
+        self._await_room()
+
+    def _await_room(self) -> None:
+        out = select.POLLOUT if self._link.blocked else 0
+        self._poll.modify(self._link.sock.fileno(), select.POLLIN | out)
 
     def _play_episode(self, job: EpisodeJob) -> None:
         self._open(job.job, job.program, job.episode, lambda: self._benchmark.make(job.episode), job.trace)
@@ -158,14 +184,26 @@ class Worker:
     def _template_for(self, program: Path) -> Template:
         if self._template is not None and program == self._program:
             return self._template
-        if self._nursery is None:
-            self._nursery = start_nursery(self._config, self._benchmark)
         if self._template is not None:
             self._drop_template(self._template)
-        template = self._nursery.template(program)
+        template = self._new_template(program)
         self._template, self._program = template, program
         self._watch(template.control.fileno(), lambda _event: self._on_template(template))
         return template
+
+    def _new_template(self, program: Path) -> Template:
+        """Out of the nursery, or out of a new one in its place. Raises ExecutionError where they all end."""
+        while True:
+            if self._nursery is None:
+                self._nursery = start_nursery(self._config, self._benchmark)
+            try:
+                return self._nursery.template(program)
+            except NurseryLost:
+                self._lost_nurseries += 1
+                self._nursery.close()
+                self._nursery = None
+                if self._lost_nurseries >= _NURSERIES:
+                    raise
 
     def _on_template(self, template: Template) -> None:
         lanes = {lane.process.local_pid: lane for lane in self._lanes if lane.process.template is template}
@@ -174,13 +212,30 @@ class Worker:
                 lane = lanes.get(ended.pid)
                 if lane is not None:
                     lane.on_ended(ended)
+            if template.stale >= 0:
+                self._forget(template.stale)
+                os.close(template.stale)
+                template.stale = -1
+            listener = template.listener
+            if listener >= 0 and listener not in self._handlers:
+                self._watch(listener, lambda event: self._on_thread(listener, event))
         except EOFError:
             for lane in [lane for lane in self._lanes if lane.process.template is template]:
                 lane.on_template_lost()
             self._drop_template(template)
 
+    def _on_thread(self, listener: int, event: int) -> None:
+        """A Policy asks for a thread."""
+        if not event & select.POLLIN:
+            self._forget(listener)
+            return
+        asked = notified.receive(listener)
+        if asked is not None:
+            notified.answer(listener, asked, 0 if _has_room(asked.thread) else errno.EAGAIN)
+
     def _drop_template(self, template: Template) -> None:
         self._forget(template.control.fileno())
+        self._forget(template.listener)
         template.close()
         template.clear()
         if template is self._template:
@@ -190,7 +245,7 @@ class Worker:
 
     def _watch(self, fd: int, handler: Callable[[int], None]) -> None:
         self._handlers[fd] = handler
-        self._poll.register(fd, select.EPOLLIN)
+        self._poll.register(fd, select.POLLIN)
 
     def _forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:
@@ -201,7 +256,7 @@ class Worker:
             self._forget(lane.process.output.fd)
 
     def writable(self, lane: Lane, wanted: bool) -> None:
-        self._poll.modify(lane.process.wire.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+        self._poll.modify(lane.process.wire.sock.fileno(), select.POLLIN | (select.POLLOUT if wanted else 0))
 
     def forget(self, lane: Lane, *, wire_only: bool = False) -> None:
         self._forget(lane.process.wire.sock.fileno())
@@ -211,6 +266,8 @@ class Worker:
     def done(self, lane: Lane, result: EpisodeResult | None, lost: str) -> None:
         self._lanes.discard(lane)
         lane.process.wire.sock.close()
+        if result is not None:
+            self._lost_nurseries = 0
         environment = self._checks.pop(lane.job, None)
         if result is None:
             self._say(EpisodeLost(lane.job, lost))
@@ -218,7 +275,19 @@ class Worker:
             report = sampled.report(result, environment, lane.process.slowest, self._config.limits)
             self._say(CheckDone(lane.job, report))
         else:
-            self._say(EpisodeDone(lane.job, result))
+            try:
+                self._say(EpisodeDone(lane.job, result))
+            except TooLarge as error:
+                fault = Fault("environment", f"the Environment's measures are {error}")
+                self._say(EpisodeDone(lane.job, EpisodeResult(result.index, None, fault)))
+
+
+def _has_room(thread: int) -> bool:
+    """Whether the process of `thread` may have one more; not where nobody can see how many it has."""
+    try:
+        return notified.threads(thread) < sandbox.THREADS
+    except OSError:
+        return False
 
 
 def largest_action(space: Space) -> int:
@@ -247,6 +316,7 @@ def start_nursery(config: WorkerConfig, benchmark: Benchmark) -> Nursery:
         dict(spec.parameters),
         spec.max_steps,
         largest_action(spec.action_space),
+        bubblewrap.scratches(config.plan.slots) if config.plan.nested else (),
     )
     return Nursery(config.plan, told, config.packages)
 
@@ -268,7 +338,8 @@ def main(fd: int) -> None:
         benchmark = config.reference.load()
         worker = Worker(link, config, benchmark, watch)
     except BaseException as error:
-        link.send(WorkerBroken(f"{type(error).__name__}: {error}", traceback.format_exc()[-8000:]))
+        link.send(WorkerBroken(f"{type(error).__name__}: {str(error)[:1000]}", traceback.format_exc()[-8000:]))
+        link.finish()
         return
     link.send(WorkerReady())
     worker.run()

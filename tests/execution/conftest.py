@@ -13,16 +13,18 @@ import pytest
 
 from evopolicy.execution import isolation
 from evopolicy.execution.engine import LocalExecutor
+from evopolicy.kernel.evaluation import EpisodeResult, PolicyFailure
 from evopolicy.kernel.ports import Isolation, Limits
 from tests.execution import toys
 
+# Time enough for any machine under any load: what a test says of time it says with limits of its own.
 LIMITS = Limits(
-    act_seconds=0.5,
-    episode_seconds=5.0,
+    act_seconds=30.0,
+    episode_seconds=120.0,
     memory_bytes=512 << 20,
     output_bytes=4096,
     scratch_bytes=4 << 20,
-    step_seconds=20.0,
+    step_seconds=300.0,
     stall_factor=20.0,
 )
 
@@ -39,13 +41,33 @@ def alive(marker: str) -> list[int]:
     return found
 
 
+PATIENCE = 240.0
+"""Seconds after which a test gives up what it waits for; never a measure of speed."""
+
+
 def becomes(what: Callable[[], object]) -> bool:
     """Whether `what` comes true while anyone would still wait for it."""
-    for _ in range(300):
-        if what():
-            return True
-        time.sleep(0.1)
-    return False
+    end = time.monotonic() + PATIENCE
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def stalled_in_act(play: Callable[[], list[EpisodeResult]]) -> list[EpisodeResult]:
+    """What `play` gives once the machine has time for the calls that come first: their wall time is as short as that
+    of the call that is meant to stall."""
+    for _ in range(20):
+        results = play()
+        early = [result for result in results if result.outcome and _stalled_early(result.outcome.failure)]
+        if not early:
+            return results
+    raise AssertionError(f"no call before the one that is meant to stall ever answers: {early}")
+
+
+def _stalled_early(failure: PolicyFailure | None) -> bool:
+    return failure is not None and failure.kind == "stalled" and failure.phase != "act"
 
 
 @pytest.fixture
@@ -83,7 +105,7 @@ def make_engine() -> Iterator[Callable[..., LocalExecutor]]:
                 isolation=isolation,
                 allow_unisolated=True,
                 lanes=lanes,
-                picture_seconds=5.0,
+                picture_seconds=300.0,
             )
         return engines[key]
 

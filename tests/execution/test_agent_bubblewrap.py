@@ -20,7 +20,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.feedback import copy_feedback
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation
 from evopolicy.session import client
-from tests.execution.conftest import alive, becomes
+from tests.execution.conftest import PATIENCE, alive, becomes
 
 pytestmark = pytest.mark.skipif(
     not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
@@ -74,7 +74,7 @@ def started(site: AgentSite, text: str, **fields: Any) -> Iterator[AgentProcess]
 def run(site: AgentSite, text: str, **fields: Any) -> str:
     """What an agent that ends well prints."""
     with started(site, text, **fields) as process:
-        code = process.wait(60)
+        code = process.wait(PATIENCE)
     assert (code, (site.logs / "stderr.log").read_text()) == (0, "")
     return (site.logs / "stdout.log").read_text()
 
@@ -92,7 +92,7 @@ def test_paths_are_the_sandboxs_own_and_name_no_folder_of_this_machine(site: Age
         )
 
     with contextlib.closing(_Stopping(launcher().start(site, invoke))) as ended:
-        assert ended.process.wait(60) == 0
+        assert ended.process.wait(PATIENCE) == 0
     out = (site.logs / "stdout.log").read_text()
     assert out.startswith("/workspace /home/agent /opt/evopolicy/bin/python3\n")
     (task,) = seen
@@ -208,7 +208,7 @@ def test_feedback_the_host_publishes_is_seen_at_once_and_whole(site: AgentSite, 
         log = site.logs / "stdout.log"
         assert becomes(lambda: log.exists() and "ready" in log.read_text())
         copy_feedback(source, site.workspace / "feedback", "0002")
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     assert log.read_text() == "ready\na new score False False\n"
 
 
@@ -234,9 +234,10 @@ def test_temporary_folders_are_bounded(site: AgentSite, monkeypatch: pytest.Monk
     assert out == "False\nFalse\n"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel holds no bound on processes against root")
-@pytest.mark.skipif(not agent_bubblewrap.processes(), reason="the kernel is older than 5.14")
+@pytest.mark.not_as_root
 def test_its_processes_are_bounded(site: AgentSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not agent_bubblewrap.processes():
+        pytest.skip("the kernel is older than 5.14")
     monkeypatch.setattr(agent_bubblewrap, "PROCESSES", 50)
     out = run(
         site,

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.kernel.secrets import MASK, NO_SECRETS, Masker
 from evopolicy.session import client
-from tests.execution.conftest import alive, becomes
+from tests.execution.conftest import PATIENCE, alive, becomes
 
 SECRET = "a-secret-value-17"
 LEVELS = [
@@ -53,7 +54,7 @@ def run(level: Isolation, site: AgentSite, text: str, mask: Masker = NO_SECRETS,
     launcher = LocalAgentLauncher(isolation=level, client=Path(client.__file__), policy_packages=(), mask=mask)
     process = launcher.start(site, script(text, **fields))
     try:
-        code = process.wait(60)
+        code = process.wait(PATIENCE)
     finally:
         process.stop()
         process.stop()
@@ -85,7 +86,7 @@ def test_what_an_agent_keeps_in_its_home_is_there_in_its_next_attempt(level: Iso
 
     launcher = LocalAgentLauncher(isolation=level, client=Path(client.__file__), policy_packages=())
     process = launcher.start(second(site), invoke)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     process.stop()
     assert (second(site).logs / "stdout.log").read_text() == "so far\n"
     assert (seen[0].resumed, seen[0].session_id) == (True, "s-1")
@@ -335,11 +336,16 @@ def test_both_streams_are_masked_and_its_lines_timed(level: Isolation, site: Age
         import time
         print({SECRET!r}, flush=True)
         print({SECRET!r}, file=sys.stderr, flush=True)
-        time.sleep(0.3)
+        while not pathlib.Path(os.environ["EVOPOLICY_WORKSPACE"], "go").exists():
+            time.sleep(0.01)
         print("x" * 5_000_000 + {SECRET!r} + "y" * 5_000_000)
         """),
     )
-    assert process.wait(60) == 0
+    # Its next line comes in a later tenth of a second than the one its first is listed at, whenever that was.
+    assert becomes(lambda: (site.logs / "stdout.times").read_text().endswith("\n"))
+    time.sleep(0.15)
+    (site.workspace / "go").touch()
+    assert process.wait(PATIENCE) == 0
     process.stop()
     out = (site.logs / "stdout.log").read_bytes()
     assert out == b"***\n" + b"x" * 5_000_000 + b"***" + b"y" * 5_000_000 + b"\n"

@@ -21,6 +21,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentLimits, AgentNetwork, AgentSite, AgentTask, Invocation, Isolation, Provider
 from evopolicy.session import client
 from tests.execution import upstream as up
+from tests.execution.conftest import PATIENCE
 
 needs_bubblewrap = pytest.mark.skipif(
     not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
@@ -32,7 +33,7 @@ def ask(url, value=None, method=None, **headers):
     data = None if value is None else json.dumps(value).encode()
     request = urllib.request.Request(url, data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=200) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -40,7 +41,7 @@ def ask(url, value=None, method=None, **headers):
         return 0, type(error).__name__
 def reach(host, port):
     try:
-        socket.create_connection((host, port), 5).close()
+        socket.create_connection((host, port), 200).close()
         return True
     except OSError:
         return False
@@ -91,7 +92,7 @@ def run(
     )
     process = launcher.start(site, invoke)
     try:
-        code = process.wait(60)
+        code = process.wait(PATIENCE)
     finally:
         process.stop()
     assert (code, (site.logs / "stderr.log").read_text()) == (0, "")
@@ -99,7 +100,9 @@ def run(
 
 
 def logged(site: AgentSite) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (site.logs / "proxy.jsonl").read_text().splitlines()]
+    """In the order of the requests: a line is written when its answer has gone, and the next may be written first."""
+    lines = (json.loads(line) for line in (site.logs / "proxy.jsonl").read_text().splitlines())
+    return sorted(lines, key=lambda line: float(line["time"]))
 
 
 # --- proxy -----------------------------------------------------------------------------------------------------------
@@ -179,7 +182,7 @@ def test_events_stream_through_the_sandbox_one_by_one(site: AgentSite, upstream:
             site,
             """
             request = urllib.request.Request(url + "/chat", b'{"model": "m"}')
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=200) as answer:
                 print(answer.readline().decode(), end="")
                 pathlib.Path("go").touch()
                 print(answer.read().decode().strip())
@@ -265,7 +268,7 @@ def test_an_allowlist_lets_named_hosts_only(site: AgentSite, upstream: up.Upstre
             f"""
             def tunnel(target):
                 proxy = os.environ["HTTPS_PROXY"].removeprefix("http://")
-                link = http.client.HTTPConnection(proxy, timeout=30)
+                link = http.client.HTTPConnection(proxy, timeout=200)
                 link.set_tunnel(target)
                 try:
                     link.request("GET", "/x")

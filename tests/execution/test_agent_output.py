@@ -14,7 +14,8 @@ from urllib.parse import quote
 import pytest
 
 from evopolicy.execution import agent_output
-from evopolicy.execution.agent_output import Masking, Stream, Times
+from evopolicy.execution.agent_output import Stream, Times
+from evopolicy.kernel.masking import PENDING_BYTES, Masking
 from evopolicy.kernel.secrets import MASK, Masker
 
 VALUE, LINES = 'pa"ss/word+with ä', "first line of it\nsecond line of it\nthird"
@@ -27,7 +28,14 @@ FORMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+JOINED = [
+    "http://bob:secret@h/x", "https://h/x?a=1&token=abcdefgh", "rt_" + "Ab1.-_" * 6, "ya29." + "a0Af_-" * 6,
+    "1//0g" + "Cx-_" * 8,
+]  # fmt: skip
+"""What follows without a space is a part of them."""
+
+
+@pytest.mark.parametrize("form", [*FORMS, *JOINED])
 def test_a_secret_is_masked_wherever_it_is_cut(form: str) -> None:
     whole = f"before {form} after\n".encode()
     for place in range(1, len(whole)):
@@ -63,13 +71,13 @@ def test_the_beginning_of_a_line_is_given_but_for_what_may_begin_a_secret() -> N
 @pytest.mark.parametrize("place", [-3, 0, 5])
 def test_a_secret_across_the_pieces_of_a_very_long_line_is_masked(place: int) -> None:
     before = b"lorem ipsum " * (10_000_000 // 12)
-    line = before[: agent_output.PENDING_BYTES + place - 7] + b"plain-value-1" + before + b"plain-value-1\n"
+    line = before[: PENDING_BYTES + place - 7] + b"plain-value-1" + before + b"plain-value-1\n"
     masking = Masking(MASKER)
     pieces = [masking.feed(line[start : start + 65536]) for start in range(0, len(line), 65536)]
     out = b"".join(pieces)
     assert b"value-1" not in out and out.count(MASK.encode()) == 2 and masking.pending == 0
     assert len(out) == len(line) - 2 * (len("plain-value-1") - len(MASK))
-    assert max(map(len, pieces)) < 2 * agent_output.PENDING_BYTES
+    assert max(map(len, pieces)) < 2 * PENDING_BYTES
 
 
 # --- a stream --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from evopolicy import build
+from evopolicy import build, cells
 from evopolicy.execution import isolation
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.record import Run
@@ -90,6 +90,7 @@ def config(tmp_path: Path, level: str, roots: list[str], **agent: Any) -> Mappin
         "secret": {"file": None, "variable": "POOL_SECRET"},
         "execution": {"isolation": level, "allow_unisolated": level == "none", "workers": 1},
         "tracking": "off",
+        "session": {"block_seconds": 600},  # the agent asks once, however busy the machine is
         "agent": {"name": "command", "argv": ["sh", "-c", script], "readable": [str(tmp_path / "search")], **agent},
     }
 
@@ -140,7 +141,7 @@ def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_s
     for level, said in (("landlock", "needs isolation bubblewrap"), ("bubblewrap", "variable 'NO_SUCH_KEY'")):
         if isolation.probe_level(level).works:
             settings["execution"] = {"isolation": level}
-            for start in (build.cell_plan, build.run_cell):
+            for start in (cells.cell_plan, build.run_cell):
                 with pytest.raises(AgentError, match=said):
                     start(load_config("smoke", **settings))
     assert not list((tmp_path / "output" / "runs").rglob("journal.jsonl"))
@@ -157,7 +158,7 @@ def test_a_plan_knows_the_provider_without_an_invocation(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("evopolicy.agents.command.integration.Command.invoke", invoke)
     with pytest.raises(AgentError, match="agent_network=proxy needs isolation bubblewrap"):
-        build.cell_plan(load_config("smoke", **settings))
+        cells.cell_plan(load_config("smoke", **settings))
 
 
 @pytest.mark.skipif(

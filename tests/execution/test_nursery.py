@@ -8,49 +8,52 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from evopolicy.execution.nursery import FORK, RELEASE, STATUS, Ended, Template, TemplateRequest
-from tests.execution.conftest import becomes
+from evopolicy.execution.nursery import FORK, REFUSED, RELEASE, STARTED, STATUS, Ended, Template
+from tests.execution.conftest import PATIENCE, becomes
 
 
 class OneFolder:
     """Scratch folders of which there is one."""
 
-    busy = False
-
     def __init__(self) -> None:
-        self._free = ["the folder"]
+        self._free = [0]
+        self.news, self._kept_open = os.pipe()
 
-    def take(self) -> str | None:
+    def take(self) -> int | None:
         return self._free.pop() if self._free else None
 
-    def give_back(self, scratch: str) -> None:
-        self._free.append(scratch)
+    def untouched(self, slot: int) -> None:
+        self._free.append(slot)
 
-    def reap(self) -> None:
-        pass
+    give_back = untouched
 
     def end(self) -> None:
-        pass
+        os.close(self.news)
+        os.close(self._kept_open)
 
 
 class Sleepers(Template):
     """A template whose Episodes only sleep; `begun` has each one's process and the inode of its wire."""
 
-    def __init__(self, control: socket.socket, folder: Path) -> None:
-        stage: Any = None
-        super().__init__(control, stage, TemplateRequest("", str(folder), 0, "", ()))
-        self._scratches = OneFolder()
+    def __init__(self, control: socket.socket) -> None:
+        nothing: Any = None
+        slots: Any = OneFolder()
+        super().__init__(control, nothing, slots)
         self.begun: list[tuple[int, int]] = []
+        self.refused = 0
+        """Forks the kernel refuses."""
 
-    def _fork(self, scratch: str, wire_fd: int, output_fd: int) -> None:
+    def _fork(self, slot: int, wire_fd: int, output_fd: int) -> None:
+        if self.refused:
+            self.refused -= 1
+            raise BlockingIOError("the kernel refused a new process")
         pid = os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
-        self._scratch_of[pid] = scratch
+        self._slot_of[pid] = slot
         self.begun.append((pid, os.fstat(wire_fd).st_ino))
         os.close(wire_fd)
         os.close(output_fd)
@@ -63,16 +66,16 @@ class Sleepers(Template):
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[tuple[socket.socket, Sleepers]]:
+def worker() -> Iterator[tuple[socket.socket, Sleepers]]:
     """The worker's end of a template that serves."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    template = Sleepers(theirs, tmp_path)
+    template = Sleepers(theirs)
     serving = threading.Thread(target=template.serve, daemon=True)
     serving.start()
-    ours.settimeout(60)
+    ours.settimeout(PATIENCE)
     yield ours, template
     ours.shutdown(socket.SHUT_WR)
-    serving.join(60)
+    serving.join(PATIENCE)
     template._end_all()  # Where it ended by a fault of its own.
     ours.close()
     theirs.close()
@@ -119,3 +122,12 @@ def test_waiting_episodes_begin_in_the_order_they_were_asked_for(worker: tuple[s
         os.kill(pid, signal.SIGKILL)
         ours.send(RELEASE + pid.to_bytes(4, "little"))
     assert [inode for _, inode in template.begun] == asked
+
+
+def test_a_refused_fork_ends_neither_the_template_nor_the_episode(worker: tuple[socket.socket, Sleepers]) -> None:
+    ours, template = worker
+    template.refused = 3
+    asked = fork(ours)
+    assert ours.recv(16) == REFUSED, "the worker knows that it is not the Episode that is late"
+    assert ours.recv(16) == STARTED
+    assert [inode for _, inode in template.begun] == [asked]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from evopolicy.execution.nursery import Ended
+from evopolicy.execution.nursery import RELEASE, STATUS, Ended
 from evopolicy.execution.policy_process import SETUP_SECONDS, PolicyProcess
+from evopolicy.execution.templates import Template
 from tests.execution.conftest import LIMITS
 
 PID = 7
@@ -32,8 +35,9 @@ class Silent:
         self.ends.append(theirs)
         return ours, output
 
-    def ask(self, pid: int) -> None:
+    def ask(self, pid: int) -> bool:
         self.asked.append(pid)
+        return True
 
 
 @pytest.fixture
@@ -78,6 +82,35 @@ def test_a_closed_wire_alone_says_nothing_of_the_end(closed: PolicyProcess, cloc
     assert closed.late(clock(2))
 
 
+def test_a_template_is_asked_one_question_at_a_time_of_each_process() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sweeper: Any = None
+    template = Template(ours, [], sweeper)
+    theirs.setblocking(False)
+
+    def questions() -> list[bytes]:
+        found = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                found.append(theirs.recv(64))
+        return found
+
+    with ours, theirs:
+        seven, eight = (STATUS + pid.to_bytes(4, "little") for pid in (7, 8))
+        template.ask(7)
+        template.ask(7)
+        template.ask(8)
+        assert questions() == [seven, eight]
+        theirs.send(STATUS + msgspec.msgpack.encode(Ended(7, alive=True)))
+        assert [ended.pid for ended in template.messages()] == [7]
+        template.ask(7)
+        template.ask(8)
+        assert questions() == [seven], "what is answered may be asked again, and nothing else"
+        template.release(8)
+        template.ask(8)
+        assert questions() == [RELEASE + (8).to_bytes(4, "little"), eight]
+
+
 def test_a_template_that_is_slow_to_speak_makes_no_other_end_of_the_same_one(
     closed: PolicyProcess, clock: Callable[[float], float]
 ) -> None:
@@ -91,6 +124,18 @@ def test_only_one_that_still_lives_a_while_after_it_closed_its_wire_closed_it_on
 ) -> None:
     assert kind(closed, Ended(PID, alive=True)) == ""
     clock(0.5)
+    closed.inquire()
     assert kind(closed, Ended(PID, alive=True)) == ""
     clock(1.0)
+    closed.inquire()
     assert kind(closed, Ended(PID, alive=True)) == "protocol"
+
+
+def test_a_worker_that_is_slow_to_listen_makes_no_other_end_of_the_same_one(
+    closed: PolicyProcess, clock: Callable[[float], float]
+) -> None:
+    """It lived when the template was asked, at once; since then the worker was in a call of an Environment."""
+    clock(30.0)
+    assert kind(closed, Ended(PID, alive=True)) == ""
+    closed.inquire()
+    assert kind(closed, Ended(PID, alive=False, code=3)) == "died"

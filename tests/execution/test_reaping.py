@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +16,10 @@ import pytest
 
 from evopolicy.execution.attendant import descendants
 from evopolicy.execution.engine import LANES, LocalExecutor
-from evopolicy.execution.folders import HeldFolder
+from evopolicy.kernel.folders import HeldFolder
 from evopolicy.kernel.ports import Isolation
 from tests.execution import toys
-from tests.execution.conftest import LIMITS
+from tests.execution.conftest import LIMITS, PATIENCE, becomes
 
 HOST = """
     import sys
@@ -47,16 +46,6 @@ SLEEPS = """
 _PROCESSES = {"landlock": 2 * 3 + 2 * LANES, "bubblewrap": 2 * 5 + 2 * LANES}
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
-    """Whether `condition` came true while it was asked again and again; nothing depends on how fast."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def running(pids: list[int]) -> list[int]:
     """Those that are alive and no zombies."""
     found = []
@@ -81,7 +70,7 @@ def host(level: Isolation, program: Callable[..., Path], tmp_path: Path) -> subp
         cwd=Path(__file__).parents[2],
         stderr=subprocess.DEVNULL,
     )
-    assert wait_for(lambda: _in_the_middle(started.pid, temporary))
+    assert becomes(lambda: _in_the_middle(started.pid, temporary))
     return started
 
 
@@ -91,7 +80,7 @@ def _in_the_middle(host: int, temporary: Path) -> bool:
     if any("bwrap" in _command(pid) for pid in below):
         folders = {str(Path(f"/proc/{pid}/cwd").readlink()) for pid in below if Path(f"/proc/{pid}/cwd/left").exists()}
         return len(folders) == LANES + LANES if os.geteuid() == 0 else len(below) >= _PROCESSES["bubblewrap"]
-    return len(list(temporary.glob("*/scratch-*/*/left"))) == 2 * LANES
+    return len(list(temporary.glob("*/scratch-*/*/*/left"))) == 2 * LANES
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -102,8 +91,8 @@ def test_nothing_of_a_host_that_is_killed_or_interrupted_goes_on(
     started = descendants(host.pid)
     assert len(started) >= _PROCESSES.get(level, _PROCESSES["landlock"])
     host.send_signal(number)
-    assert host.wait(60) != 0
-    assert wait_for(lambda: not running(started)), running(started)
+    assert host.wait(PATIENCE) != 0
+    assert becomes(lambda: not running(started)), running(started)
     HeldFolder("next", tmp_path / "tmp").close()
     assert list((tmp_path / "tmp").iterdir()) == []
     assert Path("/proc/self/mounts").read_text() == mounted
@@ -114,6 +103,7 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     limits = dataclasses.replace(LIMITS, stall_factor=1000.0)
+    others = set(worker_processes())
     asleep, awake = program(SLEEPS), tmp_path / "awake"
     awake.mkdir()
     (awake / "policy.py").write_text((asleep / "policy.py").read_text().replace("time.sleep(600)", "return 0"))
@@ -126,7 +116,8 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
         def playing() -> list[int]:
             """Workers with at least what a Policy at play needs below them: a nursery, a template and the Policy."""
             below = 5 if level == "bubblewrap" else 3  # and two processes of bubblewrap's
-            return [pid for pid in _workers() if pid not in killed and len(descendants(pid)) >= below]
+            ours = [pid for pid in worker_processes() if pid not in others and pid not in killed]
+            return [pid for pid in ours if len(descendants(pid)) >= below]
 
         def kill_until_over() -> None:
             # Not a count of kills: one that comes before the Episode has begun takes nothing from it.
@@ -140,14 +131,15 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
         results = engine.evaluate(asleep, toys.episodes(1))
         over.set()
         killer.join()
-        assert wait_for(lambda: not running(killed)), running(killed)
+        assert becomes(lambda: not running(killed)), running(killed)
         assert results[0].fault is not None and "twice" in results[0].fault.message
         outcomes = engine.evaluate(awake, toys.episodes(1))
         assert outcomes[0].outcome is not None and outcomes[0].outcome.length == 2
     assert list(tmp_path.glob("evopolicy-*")) == []
 
 
-def _workers() -> list[int]:
+def worker_processes() -> list[int]:
+    """This process's Environment workers."""
     return [pid for pid in descendants(os.getpid()) if "evopolicy.execution.worker" in _command(pid)]
 
 
@@ -167,7 +159,8 @@ def test_close_leaves_neither_processes_nor_folders(
         engine.evaluate(folder, toys.episodes(8))
         started = set(descendants(os.getpid())) - before
         assert started and list(tmp_path.glob("evopolicy-engine-*"))
-    assert running(list(started)) == []
+    # A worker that takes long to end is killed, and what it started ends by that.
+    assert becomes(lambda: not running(list(started)))
     assert list(tmp_path.glob("evopolicy-*")) == []
 
 
@@ -184,7 +177,7 @@ def test_scratch_folders_are_removed_while_the_evaluation_goes_on(
     """)
     with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True) as engine:
         engine.evaluate(folder, toys.episodes(12))
-        assert wait_for(lambda: not list(tmp_path.glob("evopolicy-engine-*/scratch-*/*")))
+        assert becomes(lambda: not list(tmp_path.glob("evopolicy-engine-*/scratch-*/*/*")))
 
 
 def test_workers_outlive_the_thread_that_called_for_them(
@@ -210,3 +203,44 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+_STUCK = """
+import os, sys
+from pathlib import Path
+from evopolicy.kernel import folders
+made = folders.HeldFolder.__init__
+def told(self, purpose, root=None):
+    made(self, purpose, root)
+    (self.path / "content").write_text("x")
+    print(purpose, flush=True)
+    sys.stdin.readline()
+folders.HeldFolder.__init__ = told
+exec(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("purpose", "doing"),
+    [
+        ("probe", "from evopolicy.execution import isolation; isolation.probe_level('bubblewrap')"),
+        ("probe", "from evopolicy.execution import isolation; isolation._run_agent()"),
+        ("probe", "from evopolicy.execution import probe; probe.main([])"),
+        ("evaluate", "import evopolicy; evopolicy.evaluate('/', 'cartpole')"),
+        ("tracking", "from evopolicy.tracking.log import RunLog; RunLog._upload(None, (), None)"),
+    ],
+    ids=["level", "agent", "landlock", "evaluate", "tracking"],
+)
+def test_what_a_kill_leaves_in_the_temporary_folder_the_next_start_removes(
+    tmp_path: Path, purpose: str, doing: str
+) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", _STUCK, doing]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as host:
+        assert host.stdout and host.stdout.readline() == f"{purpose}\n"
+        beside = HeldFolder("test", tmp_path)
+        assert list(tmp_path.glob(f"evopolicy-{purpose}-*/content")), "one that lives keeps what it has"
+        host.kill()
+    beside.close()
+    HeldFolder("test", tmp_path).close()
+    assert list(tmp_path.iterdir()) == []

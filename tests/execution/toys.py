@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from evopolicy.execution import control
 from evopolicy.kernel import spaces
 from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.errors import InvalidAction
 from evopolicy.kernel.evaluation import EpisodeResult, Outcome
 from evopolicy.kernel.feedback import Artifact
 
+HANGS = "hangs"
+"""File in the folder of marks, or of a picture, that says that the call which never returns has begun."""
 OBSERVATIONS: dict[str, spaces.Space] = {
     "vector": spaces.box(-10.0, 10.0, (3,)),
     "number": spaces.Discrete(7),
@@ -61,9 +66,12 @@ class ToyEnvironment:
         return self._toy.spec.observation_space.sample(self._rng)
 
     def measures(self) -> Mapping[str, Any]:
-        return {"steps": self._step}
+        self._toy.misbehave("measures", self._episode)
+        large = {"large": list(range(25_000))} if self._toy.trouble in ("large", "too_large@measures") else {}
+        return {"steps": self._step, **large}
 
     def close(self) -> None:
+        self._toy.misbehave("close", self._episode)
         if self._toy.marks:
             (Path(self._toy.marks) / f"closed-{self._episode.index}").touch()
 
@@ -121,15 +129,26 @@ class Toy:
         what, _, place = self.trouble.partition("@")
         if place != where or episode.index != 1:
             return
-        if what == "raise":
+        if what == "raise" or (what == "raise_once" and not (Path(self.marks) / "raised").exists()):
+            if self.marks:
+                (Path(self.marks) / "raised").touch()
             raise ValueError("the Environment broke")
+        if what == "refuse":
+            raise InvalidAction("the door is locked")
+        if what == "disk":
+            raise OSError(errno.ENOSPC, "No space left on device")
         if what == "hang":
+            if self.marks:
+                (Path(self.marks) / HANGS).touch()
             time.sleep(3600)
         if what == "slow":
             time.sleep(0.3)
+        if what == "too_large":
+            control.LARGEST = 10_000  # Of this worker alone: what its Host sends is bounded as ever.
         if what == "crash" or (what == "crash_once" and not (Path(self.marks) / "crashed").exists()):
             if self.marks:
-                (Path(self.marks) / "crashed").touch()
+                with (Path(self.marks) / "crashed").open("a") as file:
+                    file.write("x")
             os._exit(9)
 
     def score(self, outcome: Outcome) -> float:
@@ -146,6 +165,7 @@ class Toy:
 
     def render(self, episode: EpisodeSpec, trace: Path, folder: Path) -> Sequence[Artifact]:
         if self.trouble == "render_hangs" and episode.index == 1:
+            (folder / HANGS).touch()
             time.sleep(3600)
         if self.trouble == "render_raises" and episode.index == 1:
             raise RuntimeError("no screen")
@@ -171,6 +191,11 @@ def load(
 def broken() -> Toy:
     """A Benchmark that cannot be loaded."""
     raise RuntimeError("no such simulator")
+
+
+def dying() -> Toy:
+    """A Benchmark that takes its process with it."""
+    os._exit(7)
 
 
 def reference(**parameters: Any) -> BenchmarkReference:

@@ -119,10 +119,10 @@ class Client(http.client.HTTPConnection):
     """Talks HTTP over a Unix socket, as the forwarder in a sandbox does."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__("agent", timeout=60)
+        super().__init__("agent", timeout=240)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(60)
+        self.sock.settimeout(240)
         self.sock.connect(str(self._path))

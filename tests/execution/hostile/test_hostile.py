@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,20 +18,26 @@ from evopolicy.execution.engine import LocalExecutor
 from evopolicy.kernel.evaluation import Outcome
 from evopolicy.kernel.ports import Isolation, Limits
 from tests.execution import toys
+from tests.execution.conftest import stalled_in_act
+from tests.execution.hostile.innocents import Innocents
 
 PROGRAMS = Path(__file__).parent / "programs"
+# So much time that no machine is too slow and no load too high for a Program whose end is another one.
 LIMITS = Limits(
-    act_seconds=0.5,
-    episode_seconds=1.5,
+    act_seconds=30.0,
+    episode_seconds=60.0,
     memory_bytes=256 << 20,
     output_bytes=2048,
     scratch_bytes=4 << 20,
-    step_seconds=60.0,
+    step_seconds=600.0,
     stall_factor=8.0,
 )
+# For those that use up whatever they are given of CPU time, and of wall time: 4 s for a call, 12 s for the Episode.
+BUSY = dataclasses.replace(LIMITS, act_seconds=0.5, episode_seconds=1.5, stall_factor=1000.0)
+STILL = dataclasses.replace(LIMITS, episode_seconds=90.0, stall_factor=4 / 30)
 
-# What an Episode of each Program ends with: '' where it is played to its end. One of several where the way it dies
-# depends on the machine (which of two limits is met first).
+# What an Episode of each Program ends with: '' where it is played to its end. One of several where the kernel chooses
+# the way it dies; never one that depends on how fast the machine is.
 ENDS: dict[str, tuple[str, ...]] = {
     "aborts": ("died",),
     "abstract_socket": ("",),
@@ -40,11 +48,13 @@ ENDS: dict[str, tuple[str, ...]] = {
     "busy_reset": ("act_time",),
     "busy_threads": ("act_time",),
     "changes_files": ("",),
+    "cached_pages": ("",),
     "closes_output": ("",),
+    "counters": ("",),
     "daemon": ("",),
-    "deep_folders": ("", "act_time"),
+    "deep_folders": ("",),
     "deep_recursion": ("exception",),
-    "deeper_recursion": ("died", "memory", "act_time"),
+    "deeper_recursion": ("died", "memory"),
     "endless_exception": ("exception",),
     "enormous_action": ("invalid_action",),
     "environment_state": ("",),
@@ -52,7 +62,9 @@ ENDS: dict[str, tuple[str, ...]] = {
     "exits": ("died",),
     "fills_scratch": ("exception",),
     "fills_scratch_in_parts": ("exception",),
+    "fills_scratch_with_names": ("exception",),
     "finds_processes": ("",),
+    "futexes": ("",),
     "fork_bomb": ("",),
     "guesses_scratch": ("",),
     "imports_simulators": ("",),
@@ -66,6 +78,7 @@ ENDS: dict[str, tuple[str, ...]] = {
     "lying_array": ("invalid_action",),
     "lying_index": ("invalid_action",),
     "lying_length": ("invalid_action",),
+    "marks_descriptors": ("",),
     "memory_at_once": ("memory",),
     "memory_bomb": ("memory",),
     "memory_shared": ("memory",),
@@ -81,6 +94,7 @@ ENDS: dict[str, tuple[str, ...]] = {
     "raises_limits": ("",),
     "raising_array": ("exception",),
     "reads_files": ("",),
+    "searches_memory": ("",),
     "shared_memory": ("",),
     "shared_places": ("",),
     "signals": ("",),
@@ -92,6 +106,7 @@ ENDS: dict[str, tuple[str, ...]] = {
     "stop_itself": ("stalled",),
     "text_bomb_action": ("invalid_action",),
     "thread_bomb": ("",),
+    "thread_swarm": ("",),
     "wire_ahead": ("protocol",),
     "wire_closed": ("protocol",),
     "wire_failure_of_an_array": ("protocol",),
@@ -112,12 +127,24 @@ AT_NONE = {"busy_act", "exits", "kills_itself", "memory_bomb", "sleep", "wire_ga
 # What only namespaces hold back, each with its sentence in docs/isolation.md.
 NOT_AT_LANDLOCK = {
     "fills_scratch_in_parts": "It cannot bound a scratch folder as a whole, only each file in it.",
+    "fills_scratch_with_names": "Nor can it bound how many files, folders and links there are.",
     "finds_processes": "It has no process table of its own",
     "stats_host": "It cannot hide that a path exists: `stat` works on any path.",
 }
 PHASES = {"busy_import": "import", "busy_make_policy": "make_policy", "busy_reset": "reset"}
 WITH_LIMIT = {"act_time", "episode_time", "memory", "stalled"}
-HIT_LIMITS = {"fills_scratch", "fills_scratch_in_parts", "opens_many"}
+HIT_LIMITS = {"fills_scratch", "fills_scratch_in_parts", "fills_scratch_with_names", "opens_many"}
+
+
+@pytest.fixture
+def engine_for(make_engine: Callable[..., LocalExecutor], level: Isolation) -> Callable[[str], LocalExecutor]:
+    """The engine that tries a hostile Program, by the Program's name."""
+
+    def find(name: str) -> LocalExecutor:
+        limits = {"act_time": BUSY, "episode_time": BUSY, "stalled": STILL}.get(ENDS[name][0], LIMITS)
+        return make_engine(isolation=level, limits=limits, steps=5)
+
+    return find
 
 
 @pytest.fixture
@@ -155,7 +182,17 @@ def test_what_landlock_does_not_hold_back_is_said_in_the_docs() -> None:
     assert [sentence for sentence in NOT_AT_LANDLOCK.values() if sentence not in said] == []
 
 
-@pytest.mark.parametrize("name", ["leaves_many_files", "shared_places", "guesses_scratch", "environment_state"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "leaves_many_files",
+        "shared_places",
+        "guesses_scratch",
+        "environment_state",
+        "marks_descriptors",
+        "searches_memory",
+    ],
+)
 def test_what_an_episode_left_is_not_there_for_another_one_or_another_program(
     hostile_engine: LocalExecutor, level: Isolation, hostile: Callable[[str], Path], name: str
 ) -> None:
@@ -173,7 +210,11 @@ def test_what_an_episode_left_is_not_there_for_another_one_or_another_program(
 
 @pytest.mark.parametrize("name", sorted(ENDS))
 def test_a_hostile_program_ends_in_its_row(
-    hostile_engine: LocalExecutor, level: Isolation, hostile: Callable[[str], Path], name: str
+    engine_for: Callable[[str], LocalExecutor],
+    level: Isolation,
+    hostile: Callable[[str], Path],
+    innocents: Callable[[Isolation], Innocents],
+    name: str,
 ) -> None:
     if level == "none" and name not in AT_NONE:
         pytest.skip(f"isolation 'none' does not hold back '{name}'")
@@ -181,7 +222,10 @@ def test_a_hostile_program_ends_in_its_row(
         pytest.skip(f"isolation 'landlock': {NOT_AT_LANDLOCK[name]}")
     if name == "deep_recursion" and sys.version_info >= (3, 14):
         pytest.skip("Python counts recursion differently")
-    for result in hostile_engine.evaluate(hostile(name), toys.episodes(2)):
+    engine, folder = engine_for(name), hostile(name)
+    with innocents(level).beside() if level != "none" else nullcontext():
+        results = stalled_in_act(lambda: engine.evaluate(folder, toys.episodes(2)))
+    for result in results:
         assert result.fault is None
         assert result.outcome is not None
         _check(result.outcome, name)
@@ -214,9 +258,10 @@ def _check(outcome: Outcome, name: str) -> None:
 
 
 def test_the_other_episodes_of_an_evaluation_are_unharmed(
-    hostile_engine: LocalExecutor, hostile: Callable[[str], Path], tmp_path: Path
+    engine_for: Callable[[str], LocalExecutor], hostile: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """One Program, hostile by seed: every second Episode kills, floods, bombs or hangs."""
+    engine = engine_for("busy_act")
     folder = hostile("sleep")
     (folder / "policy.py").write_text(
         "import os, random\n"
@@ -230,9 +275,9 @@ def test_the_other_episodes_of_an_evaluation_are_unharmed(
     )
     for path in PROGRAMS.glob("*.py"):
         shutil.copy(path, folder)
-    results = hostile_engine.evaluate(folder, toys.episodes(16))
+    results = engine.evaluate(folder, toys.episodes(16))
     calm = [result.outcome for result in results if result.index % 2 == 0]
-    expected = hostile_engine.evaluate(_calm(tmp_path), toys.episodes(16))
+    expected = engine.evaluate(_calm(tmp_path), toys.episodes(16))
     assert calm == [result.outcome for result in expected if result.index % 2 == 0]
     ends = {result.index: result.outcome and result.outcome.failure for result in results if result.index % 2}
     assert all(ends.values()), [result for result in results if not ends.get(result.index, True)]

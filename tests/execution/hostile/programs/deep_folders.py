@@ -1,12 +1,13 @@
-"""Makes folders deeper than any path can name, and files in them."""
+"""Makes folders deeper than any path can name and than Python recurses, and a file in the deepest."""
 
 import os
 
 
 def attack():
+    # Every call on a path in them costs the kernel a walk over all folders above: once is enough.
     for _ in range(1200):
-        os.mkdir("d", 0o300)
-        os.chdir("d")
+        os.mkdir("deep", 0o300)
+        os.chdir("deep")
     with open("f", "w") as file:
         file.write("x")
 
@@ -16,6 +17,10 @@ def make_policy(context):
 
 
 class Hostile:
+    begun = False
+
     def act(self, observation):
-        attack()
+        if not self.begun:
+            self.begun = True
+            attack()
         return 1
