@@ -16,7 +16,8 @@ from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, identity
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import AgentIdentity, Provider
 
-VERSION_SECONDS = 30.0
+VERSION_SECONDS = 90.0
+"""Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""
 LOGINS = ("key", "subscription")
 _OF_THIS_MACHINE = ("cli", "node", "key_variable", "configuration")
 """Options that name where things lie here: no part of what the agent is."""

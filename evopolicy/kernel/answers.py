@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evopolicy.kernel.budget import Account
+from evopolicy.kernel.errors import Refused
 from evopolicy.kernel.evaluation import CheckReport
 from evopolicy.kernel.feedback import FEEDBACK
 from evopolicy.kernel.pool import format_selector
@@ -14,6 +15,20 @@ from evopolicy.kernel.state import SubmissionState
 FAULT_TEXT = (
     "the Environment or the engine failed, not your Program; its Episode units stay spent and no score was published"
 )
+
+
+def next_step(state: str, *, spent: bool) -> str:
+    """The words to type next, in a Session that is 'open', 'running' or 'finished'; `spent`: no budget is left."""
+    if state == "finished":
+        return "nothing: the Session is closed, you can stop"
+    if state == "running":
+        return "evopolicy-session wait"
+    return "evopolicy-session finish" if spent else "evopolicy-session submit DIR --episodes SELECTOR"
+
+
+def host_failed() -> Refused:
+    """What every call is told once the Host's own work has failed."""
+    return Refused("host_failed", "the Host cannot go on; your work so far is kept", "stop here")
 
 
 def budget_view(account: Account) -> dict[str, Any]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.clock import AgentClock
+from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.failures import AUTHENTICATION, FINISHED, PROVIDER
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite, Served
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.session import Session
 from evopolicy.kernel.state import RunState, add_usage
 from evopolicy.kernel.stream import STDOUT, read_transcript
-from evopolicy.kernel.transcript import TOKENS, ErrorKind, Transcript, Usage, tool_calls, turns
+from evopolicy.kernel.transcript import TOKENS, ErrorKind, Transcript, Usage, bounded, tool_calls, turns
 
 POLL_SECONDS = 0.05
 PROVIDER_ERRORS = frozenset({"rate_limit", "overload", "network"})
@@ -71,10 +73,16 @@ class AgentEnd:
     """Tokens the Host's proxy passed on that the stream does not tell of; None where it cannot be known."""
 
 
+class NotStarted(Exception):
+    """No agent was started; its cause says why."""
+
+
 def attend(attendance: Attendance, session: Session, socket: Path, attempt: int, before: RunState) -> AgentEnd:
     """Start the agent, wait until it has ended or a limit is met, end everything it started.
 
     `before` is the Run as earlier attempts left it: what they used counts. Never waits for an Evaluation in flight.
+
+    Raises NotStarted where there is no agent after all, whatever the reason.
     """
     logs = attempt_logs(attendance.logs, attempt)
     site = AgentSite(
@@ -87,21 +95,23 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
         session_id=before.agent_session,
         home=attendance.logs / HOME,
     )
-    started, blocked = time.monotonic(), session.blocked_seconds
-    process = attendance.launcher.start(site, attendance.agent.invoke)
-    spending = _Spending(attendance, logs, before.usage, process)
-    try:
-        thought_from = started - before.thinking_seconds
-        reason, code = _watch(process, session, attendance.limits, spending, thought_from, blocked)
-    finally:
-        process.stop()
-    evaluating = session.blocked_seconds - blocked
+    with session.attended() as clock:
+        try:
+            process = attendance.launcher.start(site, attendance.agent.invoke)
+        except (EvoPolicyError, OSError) as error:
+            raise NotStarted from error
+        spending = _Spending(attendance, logs, before.usage, process)
+        try:
+            reason, code = _watch(process, session, attendance.limits, spending, before.thinking_seconds, clock)
+        finally:
+            process.stop()
+        used = clock.reading()
     transcript, served = read_transcript(attendance.agent, logs), process.served()
     return AgentEnd(
         _judge(reason, transcript, served),
         code,
-        round(time.monotonic() - started - evaluating, 3),
-        round(evaluating, 3),
+        used["thinking"],
+        used["evaluating"],
         transcript.error,
         transcript.error_kind or (served.trouble if served else ""),
         attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
@@ -128,6 +138,7 @@ def joined_usage(said: Usage, served: Served | None) -> Usage:
     """
     if served is None or served.usage.output_tokens is None:
         return said
+    served = replace(served, usage=bounded(served.usage))
     counted, told = (all_tokens(msgspec.to_builtins(usage)) for usage in (served.usage, said))
     merged = msgspec.to_builtins(said if told >= counted or (served.estimated and said.output_tokens) else served.usage)
     if said.cost_usd is not None:
@@ -171,8 +182,8 @@ def _watch(
     session: Session,
     limits: AgentLimits,
     spending: _Spending,
-    thought_from: float,
-    blocked: float,
+    thought_before: float,
+    clock: AgentClock,
 ) -> tuple[str, int | None]:
     closed: float | None = None
     while True:
@@ -187,8 +198,7 @@ def _watch(
             if now - closed > limits.finish_grace_seconds:
                 return FINISHED, None
             continue
-        thinking = now - thought_from - (session.blocked_seconds - blocked)
-        if limits.wall_seconds is not None and thinking > limits.wall_seconds:
+        if limits.wall_seconds is not None and thought_before + clock.thinking > limits.wall_seconds:
             return "wall_time", None
         if over := spending.over(now):
             return over, None

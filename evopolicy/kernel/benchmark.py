@@ -63,6 +63,9 @@ class BenchmarkSpec:
     """What Feedback reports of each Episode beside its return and length."""
     parameters: Mapping[str, Value] = field(default_factory=dict)
     """Public parameters that define the task; `out_of_bounds` is 'invalid' or 'clip'."""
+    seed_bits: int = 63
+    """Seeds of its Episodes are below 2**seed_bits. Fewer than 63 are for Environments that take no larger ones: say so
+    in `parameters` too, so that its pools are others."""
 
     @property
     def digest(self) -> str:
@@ -81,7 +84,7 @@ class EpisodeSpec:
     index: int
     """Place in its split, from 0; public for training."""
     seed: int
-    """Non-negative, below 2**63: what the Environment is seeded with."""
+    """Non-negative, below 2**BenchmarkSpec.seed_bits (2**32 in the paper's pools): the Environment's."""
     policy_seed: int
     """What the Policy is given as `context.seed`."""
     scenario: Mapping[str, Value] = field(default_factory=dict)

@@ -8,6 +8,9 @@ from evopolicy.kernel.errors import ConfigError, Refused
 
 FINISH_RULES = ("allow_early", "exhaust")
 CANDIDATE_RULES = ("all", "named")
+MAX_SUBMISSIONS = 20_000
+MAX_UNITS = 4_000_000
+"""Episode units of one Run. What a journal asks for beyond these would only fill its reader's memory."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,16 @@ class Budget:
             )
 
     def check_against(self, pool_size: int) -> None:
-        """Raises ConfigError for a combination that makes no sense with a training pool of `pool_size` Episodes."""
+        """Raises ConfigError for a combination that makes no sense with a training pool of `pool_size` Episodes, and
+        for more than any Run's journal may hold."""
+        for key, asked, most in (
+            ("submissions", self.submissions, MAX_SUBMISSIONS),
+            ("episodes", self.episodes, MAX_UNITS),
+        ):
+            if asked > most:
+                raise ConfigError(
+                    f"budget.{key}: at most {most:,} can be recorded of one Run, found {asked:,}; lower it"
+                )
         if self.per_submission is not None and self.per_submission > pool_size:
             raise ConfigError(
                 f"budget.per_submission: the cap {self.per_submission} is above the pool's {pool_size} Episodes; "

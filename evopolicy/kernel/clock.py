@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 
 class BlockedClock:
@@ -14,6 +15,11 @@ class BlockedClock:
         self._inside = 0
         self._since = 0.0
         self._total = 0.0
+
+    @property
+    def stands(self) -> bool:
+        """Whether a thread is inside it now."""
+        return self._inside > 0
 
     @property
     def seconds(self) -> float:
@@ -31,3 +37,29 @@ class BlockedClock:
             self._inside -= 1
             if self._inside == 0:
                 self._total += time.monotonic() - self._since
+
+
+class AgentClock:
+    """What one attempt's agent has used of its time, from now on."""
+
+    def __init__(self, blocked: Callable[[], float]) -> None:
+        """`blocked`: seconds for which its own calls have waited for Evaluations so far."""
+        self._blocked = blocked
+        self._before = blocked()
+        self._started = time.monotonic()
+
+    @property
+    def evaluating(self) -> float:
+        """Seconds its calls have waited for Evaluations."""
+        return self._blocked() - self._before
+
+    @property
+    def thinking(self) -> float:
+        """All other seconds since it was started."""
+        return time.monotonic() - self._started - self.evaluating
+
+    def reading(self) -> dict[str, float]:
+        """As a journal's event holds it, to the millisecond."""
+        evaluating = self.evaluating
+        passed = time.monotonic() - self._started
+        return {"thinking": round(passed - evaluating, 3), "evaluating": round(evaluating, 3)}

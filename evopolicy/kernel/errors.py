@@ -5,8 +5,12 @@ Every message says which key or file, which rule, what was found and what to do.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+HOST_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
+"""What the Host's machine is to blame for, whoever's code met it."""
 
 
 class EvoPolicyError(Exception):

@@ -91,6 +91,9 @@ class Fault:
     kind: Literal["environment", "engine"]
     message: str
     traceback: str = ""
+    raised: Outcome | None = None
+    """Set where a step raised, and raises again for the same Actions in a fresh Environment: the Episode as the
+    Policy's failure, which it is if that of the initial Program passes."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,11 @@ class Graded:
     outcome: Outcome
 
 
+def mean_score(graded: Sequence[Graded]) -> float:
+    """What a Submission scored on these Episodes, of which there is at least one."""
+    return math.fsum(one.score for one in graded) / len(graded)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """A Program on Episodes, in the order they were asked for."""
@@ -155,11 +163,15 @@ class Evaluation:
     @property
     def score(self) -> float:
         """Mean of the Episode scores."""
-        return math.fsum(graded.score for graded in self.graded) / len(self.graded)
+        return mean_score(self.graded)
 
     @property
     def policy_seconds(self) -> float:
         return math.fsum(result.policy_seconds for result in self.results)
+
+
+MOST = 1e100
+"""A larger return or score is as good as infinite: neither its square nor a sum of many could be told from that."""
 
 
 class EpisodeFault(ExecutionError):
@@ -171,8 +183,10 @@ def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
 
     Raises EpisodeFault for a return or a score that is not finite, or that the Benchmark cannot give.
     """
-    if not math.isfinite(outcome.episode_return):
-        raise EpisodeFault(f"Episode {outcome.index}: the return {outcome.episode_return} is not finite: no result")
+    if not abs(outcome.episode_return) <= MOST:
+        raise EpisodeFault(
+            f"Episode {outcome.index}: the return {outcome.episode_return} is not finite, nor at most {MOST:g}"
+        )
     if outcome.failure is not None:
         return Graded(float(min(benchmark.spec.failure_score, outcome.episode_return)), outcome)
     try:
@@ -180,8 +194,8 @@ def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
     except Exception as error:
         what = f"{benchmark.spec.slug}: score raised {type(error).__name__}: {error}"
         raise EpisodeFault(f"Episode {outcome.index}: {what}") from error
-    if not math.isfinite(score):
-        raise EpisodeFault(f"Episode {outcome.index}: the score {score} is not finite, so it is no result")
+    if not abs(score) <= MOST:
+        raise EpisodeFault(f"Episode {outcome.index}: the score {score} is not finite, nor at most {MOST:g}")
     return Graded(score, outcome)
 
 
@@ -198,6 +212,7 @@ def evaluate_program(
 ) -> Evaluation:
     """Run and grade `episodes`; those that fault are tried again with the same seeds, up to `retries` times.
 
+    A step that raises for the same Actions again, and not for the initial Program's, is the Policy's failure instead.
     `progress` gets the number of Episodes done, `mask` goes over what the Policy said. Raises EpisodeFault when faults
     remain.
     """
@@ -215,6 +230,7 @@ def evaluate_program(
         except ExecutionError as error:
             reason = str(error)
             continue
+        results = _judged(executor, benchmark, left, results)
         done.update({result.index: _masked(result, mask) for result in results if result.fault is None})
         left = [episode for episode in left if episode.index not in done]
         reason = _fault_text([result for result in results if result.fault is not None], len(left), attempt + 1)
@@ -239,6 +255,26 @@ def _run(
         raise
     except Exception as error:
         raise ExecutionError(f"the engine raised {type(error).__name__}: {error}") from error
+
+
+def _judged(
+    executor: Executor, benchmark: Benchmark, episodes: Sequence[EpisodeSpec], results: list[EpisodeResult]
+) -> list[EpisodeResult]:
+    """`results`, in which an Episode that its Policy's Actions make raise is that Policy's failure, and no fault.
+
+    It is where the same Actions raise again, while the initial Program's Episode of the same seeds passes.
+    """
+    raised = {result.index: result.fault.raised for result in results if result.fault and result.fault.raised}
+    initial = benchmark.programs.get("initial") if raised else None
+    if initial is None:
+        return results
+    asked = [episode for episode in episodes if episode.index in raised]
+    try:
+        passed = _run(executor, initial, asked, None, lambda _: None)
+    except ExecutionError:
+        return results
+    to_blame = {result.index: raised[result.index] for result in passed if result.fault is None}
+    return [replace(r, outcome=to_blame[r.index], fault=None) if r.index in to_blame else r for r in results]
 
 
 def _masked(result: EpisodeResult, mask: Masker) -> EpisodeResult:

@@ -8,14 +8,17 @@ import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from evopolicy.kernel import beneath
+from evopolicy.kernel.durable import make_folder, move_durably, sync_tree
 from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.evaluation import Evaluation, Graded, failure_counts
-from evopolicy.kernel.journal import sync_folder, write_durably
+from evopolicy.kernel.host_paths import HostPaths
 from evopolicy.kernel.values import Bounds, Value, public
+from evopolicy.kernel.versioned import FEEDBACK_FORMAT, SCHEMA_KEY
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -40,7 +43,7 @@ class Artifact:
     """Public index it belongs to, where it belongs to one."""
 
 
-FEEDBACK = "feedback.json"
+FEEDBACK = FEEDBACK_FORMAT.name
 _OUTPUT = "output"
 EPISODE_ITEMS = 1_000
 """Values feedback.json may hold of one Episode, on top of what any public value may."""
@@ -153,26 +156,47 @@ def _check_name(name: str, taken: set[str]) -> None:
     taken.add(name)
 
 
-def publish(target: Path, content: Mapping[str, Any], evaluation: Evaluation, artifacts: Sequence[Artifact]) -> None:
-    """Lay one Submission's Feedback at the folder `target`: staged, fsynced, renamed, so that it is whole or absent."""
+def shown_artifacts(artifacts: Sequence[Artifact], folder: Path, paths: HostPaths) -> list[Artifact]:
+    """`artifacts`, those of text by copies in `folder` where they name any of `paths`."""
+    shown = []
+    for number, artifact in enumerate(artifacts):
+        if artifact.media_type.startswith("text/") or artifact.media_type == "application/json":
+            content = artifact.path.read_bytes()
+            if (hidden := paths.data(content)) != content:
+                copy = folder / f".shown-{number}"
+                copy.write_bytes(hidden)
+                artifact = replace(artifact, path=copy)
+        shown.append(artifact)
+    return shown
+
+
+def publish(
+    target: Path, content: Mapping[str, Any], evaluation: Evaluation, artifacts: Sequence[Artifact], paths: HostPaths
+) -> None:
+    """Lay one Submission's Feedback at the folder `target`: staged, fsynced, renamed, so that it is whole or absent.
+
+    No text of it names any of `paths`.
+    """
     staging = target.with_name(f".{target.name}.staging")
     shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    write_durably(staging / FEEDBACK, json.dumps(content, indent=2).encode() + b"\n")
+    make_folder(staging)
+    said = {SCHEMA_KEY: FEEDBACK_FORMAT.newest, **paths.hide(content)}
+    _lay(staging / FEEDBACK, json.dumps(said, indent=2).encode() + b"\n")
     if "by_episode" in content:
         for outcome in evaluation.outcomes:
             if outcome.output.omitted_bytes or len(outcome.output.text) > OUTPUT_CHARACTERS:
-                _lay(staging / output_name(outcome.index), outcome.output.text.encode("utf-8", "replace"))
+                text = paths.text(outcome.output.text)
+                _lay(staging / output_name(outcome.index), text.encode("utf-8", "replace"))
     for artifact in artifacts:
         _lay(staging / artifact.name, artifact.path.read_bytes())
+    sync_tree(staging)
     shutil.rmtree(target, ignore_errors=True)
-    staging.rename(target)
-    sync_folder(target.parent)
+    move_durably(staging, target)
 
 
 def _lay(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, content)
+    path.write_bytes(content)
 
 
 def copy_feedback(source: Path, folder: Path, name: str) -> None:
@@ -182,68 +206,25 @@ def copy_feedback(source: Path, folder: Path, name: str) -> None:
     link put in the way is never followed. Where there is one already, or the agent spoiled `folder`, it gets no copy,
     and the `feedback` verb still answers. Raises what the disk raises while copying.
     """
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return
     staging = source.with_name(f".{name}.copy")
+    with suppress(OSError), beneath.opened(folder) as fd:
+        if beneath.status_of(name, fd) is not None:
+            return
+    shutil.rmtree(staging, ignore_errors=True)
     try:
-        shutil.rmtree(staging, ignore_errors=True)
-        if not _lies_in(handle, name):
-            shutil.copytree(source, staging)
-            with suppress(OSError):
-                os.rename(staging, name, dst_dir_fd=handle)
-                os.fsync(handle)
+        shutil.copytree(source, staging)
+        sync_tree(staging)
+        with suppress(OSError), beneath.opened(folder) as fd:
+            beneath.move_in(staging, name, fd)
+            os.fsync(fd)
     finally:
-        os.close(handle)
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _lies_in(handle: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=handle, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def discard_copy(folder: Path, name: str, artifact: str) -> None:
-    """Remove an evicted artifact from the agent's copy, following no link; a spoiled copy is left alone."""
-    handles: list[int] = []
-    try:
-        handles.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
-        *folders, file = (name, *PurePosixPath(artifact).parts)
-        for part in folders:
-            handles.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handles[-1]))
-        os.unlink(file, dir_fd=handles[-1])
-    except OSError:
-        pass
-    finally:
-        for handle in handles:
-            os.close(handle)
-
-
-def evict(folders: Sequence[Path], budget_bytes: int) -> list[tuple[str, str]]:
-    """Remove bulk artifacts, oldest Submission first, until all of `folders` hold at most `budget_bytes` of them.
-
-    `folders` are Feedback folders from oldest to newest; the newest is never touched. Returns what was removed as
-    (Submission's folder, artifact); feedback.json keeps naming it.
-    """
-    bulk = [(folder, name, size) for folder in folders for name, size in _bulk(folder)]
-    total = sum(size for _, _, size in bulk)
-    removed: list[tuple[str, str]] = []
-    for folder, name, size in bulk:
-        if total <= budget_bytes or folder == folders[-1]:
-            break
-        (folder / name).unlink(missing_ok=True)
-        total -= size
-        removed.append((folder.parent.name, name))
-    return removed
-
-
-def _bulk(folder: Path) -> list[tuple[str, int]]:
-    content = json.loads((folder / FEEDBACK).read_bytes())
-    named = [row["file"] for row in content.get("artifacts", ()) if row["retention"] == "bulk"]
-    return [(name, (folder / name).stat().st_size) for name in named if (folder / name).exists()]
+def discard(folder: Path, name: str, artifact: str) -> None:
+    """Remove an evicted artifact from the Feedback `name` in `folder`, following no link; what is spoiled is left."""
+    if not _NAME.fullmatch(f"{name}/{artifact}"):
+        return
+    *folders, file = (name, *PurePosixPath(artifact).parts)
+    with suppress(OSError), beneath.opened(folder, folders) as fd:
+        os.unlink(file, dir_fd=fd)

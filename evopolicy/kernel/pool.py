@@ -15,6 +15,10 @@ from evopolicy.kernel.errors import BenchmarkError, ConfigError, Refused
 from evopolicy.kernel.values import public
 
 SPLITS: tuple[Split, ...] = get_args(Split)
+MAX_EPISODES = 500_000
+"""Of one split: a Host plans them all, and a reader holds all it measured of a Program."""
+SEED_BITS = 63
+"""Of what `derive_seed` gives; a Benchmark may take fewer (`BenchmarkSpec.seed_bits`): the first of them."""
 _POOL_KINDS = ("derived", "paper")
 _CASES = ("files", "hash")
 _PAPER_SIZES = {"training": 1024, "validation": 64, "assessment": 256}
@@ -38,7 +42,11 @@ class PoolConfig:
     cases: str = "files"
     """For 'paper': 'files' (one list for every Environment) or 'hash'."""
     policy_seed: str = "opaque"
-    """'opaque', or 'case_plus_one' (case seed + 1, for `experiment=paper/random` only)."""
+    """'opaque', or 'case_plus_one' (case seed + 1, for `experiment=paper/random` only).
+
+    An opaque one tells split, index and Environment seed to nobody who does not know the pool's secret. Without a
+    secret anybody can compute it for each of them, and look which it is.
+    """
 
     def __post_init__(self) -> None:
         _among("pool.kind", self.kind, _POOL_KINDS)
@@ -48,6 +56,8 @@ class PoolConfig:
             size = self.size(split)  # type: ignore[arg-type]
             if size < least:
                 raise ConfigError(f"pool.{split}: at least {least} is needed, found {size}")
+            if size > MAX_EPISODES:
+                raise ConfigError(f"pool.{split}: at most {MAX_EPISODES:,} are possible, found {size:,}")
             if self.kind == "paper" and self.cases == "files" and size > _PAPER_SIZES[split]:
                 raise ConfigError(
                     f"pool.{split}: the paper's list has {_PAPER_SIZES[split]} cases, {size} are asked for"
@@ -104,7 +114,8 @@ def _plan_split(
 def _case_seeds(config: PoolConfig, benchmark: Benchmark, secret: bytes) -> Callable[[Split, int], int]:
     if config.kind == "derived":
         spec = benchmark.spec
-        return lambda split, index: derive_seed("case", secret, config.seed, spec.id, spec.digest, split, index)
+        cut = SEED_BITS - spec.seed_bits
+        return lambda split, index: derive_seed("case", secret, config.seed, spec.id, spec.digest, split, index) >> cut
     if config.cases == "files":
         return paper_case
     name = str(benchmark.spec.parameters.get("paper_name") or paper_name(benchmark.spec.id))
@@ -191,6 +202,11 @@ def parse_selector(text: str, pool_size: int) -> tuple[int, ...]:
                 )
             indices[index] = None
     return tuple(indices)
+
+
+def selected_units(text: str) -> int:
+    """How many Episodes a selector names, without spelling them out. Raises Refused for what is malformed or empty."""
+    return sum(len(_parse_part(part.strip(), text, 10**9)) for part in text.split(","))
 
 
 def _parse_part(part: str, text: str, pool_size: int) -> range:

@@ -319,9 +319,16 @@ class AgentLauncher(Protocol):
     def served(self, logs: Path) -> Served | None:
         """What the proxy of an attempt passed on, by the log it left in `logs`; None where there is none."""
 
+    def recover(self, logs: Path, home: Path) -> None:
+        """Wait until nothing of the attempt that logged to `logs` runs any more; its Host was killed.
+
+        Then keep of its `home` what the attempt's end would have kept. Raises AgentError where it does not end.
+        """
+
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
         """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`, masked.
 
+        `stdout.log` is there before the agent is: an attempt without it never began.
         `stdout.times` has a line `N SECONDS` wherever line N of standard output, from 0, came at another tenth of a
         second since the start than the line before.
         """

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import io
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -14,10 +15,13 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from evopolicy.kernel import beneath
+from evopolicy.kernel.durable import link_durably, make_folder, move_durably, sync_folder
 from evopolicy.kernel.errors import ProgramError, RecordError
-from evopolicy.kernel.journal import sync_folder
+from evopolicy.kernel.received import names_in
+from evopolicy.kernel.shown import misleading
 
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 16 * 2**20
@@ -31,7 +35,10 @@ _LEFT_OUT = {".git", "__pycache__"}
 # mount (relatime): otherwise the Episodes of a Program could tell each other something by what they read of it.
 _TIMES = (4_102_444_800, 315_532_800)
 _RESERVED = set('<>:"|?*')
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHER_KIND = (errno.ELOOP, errno.EINVAL, errno.ENXIO)
+"""Of opening a link, what is no regular file, and a socket."""
 _CHANGED = "the tree changed while it was read; submit again when nothing writes to it"
 
 
@@ -96,6 +103,8 @@ class _Reading:
     """What one walk over a tree has found."""
 
     title: str
+    stored: bool
+    """Whether it was captured before, by the rules of its day: its digest tells that it is what it was."""
     files: dict[str, bytes] = field(default_factory=dict)
     folded: dict[str, str] = field(default_factory=dict)
     names: int = 0
@@ -128,9 +137,9 @@ class _Reading:
             raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
 
 
-def _read_tree(tree: int, title: str) -> dict[str, bytes]:
+def _read_tree(tree: int, title: str, *, stored: bool = False) -> dict[str, bytes]:
     """Contents by relative path, sorted. Walks by descriptors: no link put in a folder's place is ever followed."""
-    reading = _Reading(title)
+    reading = _Reading(title, stored)
     _walk(reading, tree, "")
     return dict(sorted(reading.files.items()))
 
@@ -140,6 +149,8 @@ def _walk(reading: _Reading, handle: int, prefix: str) -> None:
     for name in reading.names_in(handle):
         path = prefix + name
         _check_name(path, name)
+        if not reading.stored and (character := misleading(name)):
+            raise ProgramError(f"{_shown(path)}: the name may be taken for another one, by its {character}; rename it")
         if (other := reading.folded.setdefault(path.casefold(), path)) != path:
             raise ProgramError(f"{path}: differs from {other} only in case; rename one")
         try:
@@ -154,7 +165,7 @@ def _walk(reading: _Reading, handle: int, prefix: str) -> None:
                 os.close(inner)
         except OSError as error:
             # It was listed a moment ago: gone, or another kind of thing by now.
-            changed = isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno == errno.ELOOP
+            changed = isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in _OTHER_KIND
             raise ProgramError(f"{_shown(path)}: {_CHANGED if changed else _unreadable(error)}") from None
 
 
@@ -164,8 +175,10 @@ def _is_folder(handle: int, path: str, name: str) -> bool:
     if stat.S_ISDIR(mode):
         return True
     if not stat.S_ISREG(mode):
-        kind = "a symlink" if stat.S_ISLNK(mode) else "a special file"
-        raise ProgramError(f"{_shown(path)}: is {kind}; a Program holds regular files only")
+        kind, remedy = "a special file", "remove it"
+        if stat.S_ISLNK(mode):
+            kind, remedy = "a symlink", "put a copy of what it leads to in its place"
+        raise ProgramError(f"{_shown(path)}: is {kind}; a Program holds regular files only: {remedy}")
     return False
 
 
@@ -183,15 +196,13 @@ def _check_name(path: str, name: str) -> None:
 
 
 def _shown(path: str) -> str:
-    return path.encode("unicode_escape", "surrogatepass").decode("ascii", "replace") if not path.isprintable() else path
+    return path.encode("unicode_escape", "surrogatepass").decode("ascii", "replace") if misleading(path) else path
 
 
 def _read_file(handle: int, path: str, name: str) -> bytes:
     """The bytes of a regular file, opened without following a link that took its place meanwhile."""
-    with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ProgramError(f"{path}: {_CHANGED}")
-        content = file.read(MAX_FILE_BYTES + 1)
+    with beneath.reading(name, handle) as file:
+        content = beneath.first_bytes(file, MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise ProgramError(f"{path}: is larger than {MAX_FILE_BYTES // 2**20} MiB; make it smaller")
     return content
@@ -217,17 +228,22 @@ class ProgramStore:
         """Where the Program with `digest` lies (or would lie)."""
         return self.root / digest[:2] / digest
 
-    def put(self, program: Program) -> Path:
-        """Store `program` and return its folder. Two Hosts may do so at once."""
+    def put(self, program: Program, *, durable: bool = True) -> Path:
+        """Store `program` and return its folder. Two Hosts may do so at once.
+
+        Not `durable`: for a store that is thrown away. Waiting for the disk costs a thousand files half a minute.
+        """
         target = self.folder(program.digest)
         if target.is_dir():
             return target
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=target.parent))
         try:
-            _write_tree(staging, program.files)
-            staging.rename(target)
-            sync_folder(target.parent)
+            _write_tree(staging, program.files, durable=durable)
+            if durable:
+                move_durably(staging, target)
+            else:
+                staging.rename(target)
         except OSError:
             shutil.rmtree(staging, ignore_errors=True)
             if not target.is_dir():
@@ -243,7 +259,7 @@ class ProgramStore:
             )
         try:
             with _open_folder(folder, None) as handle:
-                files = _read_tree(handle, folder.name)
+                files = _read_tree(handle, folder.name, stored=True)
         except (ProgramError, OSError) as error:
             raise RecordError(f"Program {digest[:12]} cannot be read ({error}); restore it") from None
         if _digest(files) != digest:
@@ -251,19 +267,60 @@ class ProgramStore:
         return Program(digest, files)
 
 
-def _write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
+def archived(folder: Path, digest: str) -> Program | None:
+    """The Program `digest` as the Run in `folder` keeps it; None where its files are not there any more.
+
+    A link under its name is followed to a store of Programs alone, and only to files that have the digest. Files that
+    lie in the Run's folder itself may be others (a download leaves secrets out): the Program's own digest says so.
+    Raises RecordError for what is no digest, a link to anything else, and what is no Program.
+    """
+    if not _DIGEST.fullmatch(digest):
+        raise RecordError(f"{folder}: '{_shown(digest[:70])}' is no Program's digest (64 hexadecimal digits)")
+    place = folder / "programs" / digest
+    try:
+        with _open_folder(Path("programs"), folder) as programs:
+            linked = stat.S_ISLNK(os.stat(digest, dir_fd=programs, follow_symlinks=False).st_mode)
+            if linked and PurePosixPath(os.readlink(digest, dir_fd=programs)).parts[-3:] != (
+                "programs", digest[:2], digest,
+            ):  # fmt: skip
+                raise RecordError(f"{place}: is a link, and not to a store of Programs; remove it")
+            handle = os.open(digest, (_FOLDER & ~os.O_NOFOLLOW) if linked else _FOLDER, dir_fd=programs)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RecordError(f"{place}: {_unreadable(error)}") from None
+    try:
+        files = _read_tree(handle, digest[:12])
+    except (ProgramError, OSError) as error:
+        raise RecordError(f"{place}: is no Program ({error})") from None
+    finally:
+        os.close(handle)
+    program = Program(_digest(files), files)
+    if linked and program.digest != digest:
+        raise RecordError(f"{place}: the files it leads to are not those of its digest; restore them or remove it")
+    return program
+
+
+def archived_names(folder: Path) -> list[str]:
+    """The digests of the Programs that the Run in `folder` keeps, or links. Raises RecordError."""
+    return [name for name in names_in(folder, "programs") if _DIGEST.fullmatch(name)]
+
+
+def _write_tree(folder: Path, files: Mapping[str, bytes], *, durable: bool) -> None:
     for path, content in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         target.chmod(0o444)
         os.utime(target, _TIMES)
     inner = {parent for path in files for parent in (folder / path).parents if parent.is_relative_to(folder)}
     for place in sorted(inner, reverse=True):
-        sync_folder(place)
+        if durable:
+            sync_folder(place)
         os.utime(place, _TIMES)
     folder.chmod(0o755)
 
@@ -273,8 +330,8 @@ def link_program(folder: Path, store: ProgramStore, digest: str) -> None:
     link = folder / "programs" / digest
     if link.is_symlink() or link.exists():
         return
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(os.path.relpath(store.folder(digest).resolve(), link.parent.resolve()))
+    make_folder(link.parent)
+    link_durably(link, os.path.relpath(store.folder(digest).resolve(), link.parent.resolve()))
 
 
 def diff(before: Program | None, after: Program) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +13,26 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.durable import write_durably
+from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.feedback import VISIBILITIES
-from evopolicy.kernel.journal import read_journal, write_durably
+from evopolicy.kernel.journal import JOURNAL, Event, read_journal
 from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import AgentIdentity
 from evopolicy.kernel.selection import SelectionConfig
-from evopolicy.kernel.state import ResultState, RunState, fold
-from evopolicy.kernel.versioned import read_versioned
+from evopolicy.kernel.state import ResultState, RunState, check_references, fold
+from evopolicy.kernel.values import digest
+from evopolicy.kernel.versioned import RECORD_FORMAT, read_versioned
 
-SCHEMA = 1
-RECORD = "record.json"
+SCHEMA = RECORD_FORMAT.newest
+RECORD = RECORD_FORMAT.name
+_NAME = re.compile(r"(?!\.+$)[^/\\\0-\x1f\x7f]{1,200}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LATEST = 9e9
+_GROUPS = ("agent", "benchmark", "budget", "pool", "secret", "selection", "feedback", "prompt", "session", "execution",
+           "tracking", "axes")  # fmt: skip
+AGENTS_PART = ("submissions", "agent")
+"""Folders of a Run that a regrade of it takes over as they are."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +120,19 @@ class RunRecord:
     """Digest of each skill's files, by its name in the workspace."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The whole resolved config; no secret's value."""
+    seal: str = ""
+    """Of `config`, as `seal.seal`: who finds it here knows whether the record was made here. '' for none."""
     parent: str = ""
     """Result key of the Run whose Programs this one grades again, with no agent; '' for a Run of its own."""
     other_rules: Mapping[str, ResultRule] = field(default_factory=dict)
     """By result key: the rules under which the Run has been given a result as well."""
+    id: str = ""
+    """Made anew with each Run, also with one that is run again in the place of another; '' in older records."""
+
+    @property
+    def identity(self) -> str:
+        """Tells this Run from every other wherever its folder lies: its id, or what an older record has instead."""
+        return self.id or digest("evopolicy/run/1", [self.key, self.created])[:32]
 
     @property
     def entry(self) -> str:
@@ -140,6 +160,10 @@ class RunRecord:
             config={**self.config, **config} if self.config else {},
         )
 
+    def knows(self, result_key: str) -> bool:
+        """Whether it tells the rule of `result_key`: of one that an older evopolicy replaced, the key alone is left."""
+        return result_key in ("", self.result_key) or result_key in self.other_rules
+
     def followed_by(self, newer: RunRecord) -> RunRecord:
         """This record with the rule of `newer`; its own rule is kept among the others."""
         rules = {**self.other_rules, self.result_key: ResultRule(self.selection, self.pool)}
@@ -149,6 +173,7 @@ class RunRecord:
             selection=newer.selection,
             pool=newer.pool,
             config=newer.config,
+            seal=newer.seal,
             other_rules={key: rule for key, rule in rules.items() if key != newer.result_key},
         )
 
@@ -188,9 +213,34 @@ class Run:
         return self.folder / "programs" / digest
 
 
+def new_id() -> str:
+    """The id of a Run that is being made."""
+    return uuid.uuid4().hex
+
+
+def output_of_run(folder: Path) -> Path:
+    """The output folder of the Run in `folder`, three folders above its own; `folder` itself where it lies in none."""
+    return folder.parents[3] if len(folder.parents) > 3 else folder
+
+
 def feedback_folder(folder: Path, submission: int) -> Path:
     """Where the Run in `folder` keeps the Feedback of the Submission of that number, counted from 1."""
     return folder / "submissions" / f"{submission:04d}" / "feedback"
+
+
+def check_versions(name: str, began: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Whether the Run `name`, which began with the versions `began`, may go on with those that are `here`.
+
+    Raises RecordError where a package of `here` is of another version: Episodes of two would be one Run's.
+    """
+    other = [package for package in here if began.get(package) != here[package]]
+    if other:
+        then = ", ".join(f"{package} {began.get(package, '(none)')}" for package in other)
+        now = ", ".join(f"{package} {here[package]}" for package in other)
+        raise RecordError(
+            f"{name}: began with {then} and would go on with {now}, which would mix Episodes of both; install what it "
+            "began with, or move its folder away to begin it anew"
+        )
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
@@ -198,23 +248,78 @@ def write_record(folder: Path, record: RunRecord) -> None:
 
     Raises OSError.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(record), indent=2, sort_keys=True) + "\n"
     write_durably(folder / RECORD, text.encode())
 
 
 def read_record(folder: Path) -> RunRecord:
     """Raises RecordError, naming the file, for one that is missing, corrupt or of an unknown schema."""
-    return read_versioned(
+    record = read_versioned(
         folder / RECORD,
         RunRecord,
-        SCHEMA,
+        RECORD_FORMAT,
         absent="so it is no Run's folder",
         remedy="restore the Run's folder or delete it",
     )
+    if wrong := _wrong(record):
+        raise RecordError(f"{folder / RECORD}: is corrupt ({wrong}); restore the Run's folder or delete it")
+    return record
+
+
+def _wrong(record: RunRecord) -> str:
+    """What cannot be so, whoever wrote it: names that become part of paths, and what is looked into later."""
+    if not _NAME.fullmatch(record.benchmark.slug):
+        return "benchmark.slug is no name"
+    if not _NAME.fullmatch(record.agent.name):
+        return "agent.name is no name"
+    if record.initial_program and not _DIGEST.fullmatch(record.initial_program):
+        return "initial_program is no digest"
+    if not 0 <= record.created <= _LATEST:
+        return "created is no time"
+    groups = [key for key in _GROUPS if not isinstance(record.config.get(key, {}), Mapping)]
+    execution = record.config.get("execution", {})
+    if groups or not isinstance(execution.get("limits", {}), Mapping):
+        return f"config.{groups[0] if groups else 'execution.limits'} is no mapping"
+    return ""
+
+
+def run_part(folder: Path, name: str) -> tuple[Path, str]:
+    """The folder that the file or folder `name` of the Run in `folder` is read below, and its name there.
+
+    They are the Run's own, but for the agent's part of a regrade: that is a link to the same part of the Run it was
+    made of, and no other link is followed. Raises RecordError.
+    """
+    part = name.partition("/")[0]
+    if part not in AGENTS_PART or not (folder / part).is_symlink():
+        return folder, name
+    parent = (folder / part).resolve().parent
+    if (parent / part).is_symlink() or not _is_parent(parent, read_record(folder)):
+        raise RecordError(f"{folder / part}: is a link, and not a regrade's to the Run it was made of; remove it")
+    return parent, name
+
+
+def _is_parent(folder: Path, record: RunRecord) -> bool:
+    try:
+        parent = read_record(folder)
+    except RecordError:
+        return False
+    return bool(record.parent) and parent.key == record.key and not parent.parent
 
 
 def load_run(folder: Path | str) -> Run:
     """The Run in `folder`. Raises RecordError."""
     folder = Path(folder)
-    return Run(folder, read_record(folder), fold(read_journal(folder)))
+    return Run(folder, read_record(folder), read_state(folder))
+
+
+def read_state(folder: Path) -> RunState:
+    """What the journal of the Run in `folder` adds up to. Raises RecordError."""
+    return state_of(read_journal(folder), folder)
+
+
+def state_of(events: Iterable[Event], folder: Path) -> RunState:
+    """What `events`, of the Run in `folder`, add up to. Raises RecordError, naming the journal."""
+    where = str(folder / JOURNAL)
+    state = fold(events, where)
+    check_references(state, where)
+    return state

@@ -7,19 +7,28 @@ handoff; the Episodes the parent has measured under the same conditions are take
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import msgspec
-
 from evopolicy.kernel.benchmark import PrivateSplit
+from evopolicy.kernel.durable import link_durably, make_folder, write_durably
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.failures import MEANINGS
-from evopolicy.kernel.journal import JOURNAL, Journal, write_durably
+from evopolicy.kernel.journal import JOURNAL, Journal, read_journal
 from evopolicy.kernel.ports import Observer
 from evopolicy.kernel.program import link_program
-from evopolicy.kernel.record import RECORD, Run, RunRecord, load_run, read_record, write_record
+from evopolicy.kernel.record import (
+    AGENTS_PART,
+    RECORD,
+    Run,
+    RunRecord,
+    check_versions,
+    load_run,
+    read_record,
+    write_record,
+)
 from evopolicy.kernel.result import Grading, complete, graded_path, has_ended, measure_split, validate
 from evopolicy.kernel.secrets import masked_events
 from evopolicy.kernel.state import Ledger
@@ -27,30 +36,34 @@ from evopolicy.kernel.submission import read_graded, write_graded
 from evopolicy.kernel.values import canonical_json
 from evopolicy.kernel.watch import Watch
 
-_AGENTS_PART = ("submissions", "agent")
 
-
-def lay_regrade(parent: Run, folder: Path, record: RunRecord) -> None:
+def lay_regrade(
+    parent: Run, folder: Path, record: RunRecord, measuring: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Make `folder` a Run's that has the agent's part of `parent` and `record`; one that is begun is left as it is.
 
-    Raises RecordError where the parent never handed off, or the folder holds another record.
+    `measuring`: versions of what an Episode's outcome depends on. Raises RecordError where the parent never handed off,
+    or the folder holds another record, or a regrade that began with other versions.
     """
     if parent.state.candidates is None:
         raise RecordError(f"{parent.folder.name}: has not handed off its candidates yet; finish the Run first")
     if (folder / RECORD).exists():
         if read_record(folder).result_key != record.result_key:
             raise RecordError(f"{folder}: holds another record; name the regrade differently")
+        begun = load_run(folder)
+        if not begun.finished:
+            check_versions(str(folder), begun.record.versions, measuring)
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in _AGENTS_PART:
+    make_folder(folder)
+    for name in AGENTS_PART:
         if (parent.folder / name).exists() and not (folder / name).is_symlink():
-            (folder / name).symlink_to(os.path.relpath((parent.folder / name).resolve(), folder.resolve()))
+            link_durably(folder / name, os.path.relpath((parent.folder / name).resolve(), folder.resolve()))
     write_durably(folder / JOURNAL, b"".join(canonical_json(event) + b"\n" for event in _agents_part(parent)))
     write_record(folder, record)  # last: what has one is whole
 
 
 def _agents_part(parent: Run) -> list[dict[str, Any]]:
-    journal = [msgspec.json.decode(line) for line in (parent.folder / JOURNAL).read_bytes().splitlines(keepends=False)]
+    journal = [dict(event) for event in read_journal(parent.folder)]
     last = next(place for place, event in enumerate(journal) if event["event"] == "handoff")
     return journal[: last + 1]
 

@@ -113,8 +113,13 @@ def measure_split(
         known.update({graded.outcome.index: graded for graded in fresh})
         write_graded(path, [known[index] for index in sorted(known)])
     graded = [known[episode.index] for episode in episodes]
+    return measure_graded(graded), round(time.monotonic() - started, 3)
+
+
+def measure_graded(graded: Sequence[Graded]) -> Measurement:
+    """What these Episodes come to. `graded` is not empty."""
     failed = sum(failure_counts([one.outcome for one in graded]).values())
-    return measure([one.score for one in graded], failed), round(time.monotonic() - started, 3)
+    return measure([one.score for one in graded], failed)
 
 
 def graded_path(folder: Path, split: Split, program: str) -> Path:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from evopolicy.kernel import beneath
 from evopolicy.kernel.attendance import (
     HOME,
     AgentEnd,
     Attendance,
+    NotStarted,
     attempt_logs,
     attend,
     is_unexplained,
     joined_usage,
 )
-from evopolicy.kernel.errors import AgentError, EvoPolicyError, RecordError
+from evopolicy.kernel.durable import sync_tree
+from evopolicy.kernel.errors import AgentError, RecordError
 from evopolicy.kernel.failures import (
     AUTHENTICATION,
     ENGINE_FAULT,
@@ -35,15 +37,16 @@ from evopolicy.kernel.failures import (
     spoils,
 )
 from evopolicy.kernel.journal import Journal
+from evopolicy.kernel.masked_files import Cut, mask_files
 from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.program import link_program
-from evopolicy.kernel.record import Run, RunRecord, load_run, read_record, write_record
+from evopolicy.kernel.record import Run, RunRecord, check_versions, load_run, read_record, write_record
 from evopolicy.kernel.result import Grading, complete, has_ended
-from evopolicy.kernel.secrets import NO_SECRETS, Masker, mask_files, masked_events
+from evopolicy.kernel.secrets import NO_SECRETS, Masker, masked_events
 from evopolicy.kernel.session import Session, SessionSite
 from evopolicy.kernel.state import Ledger, RunState
-from evopolicy.kernel.stream import joined, plain, read_transcript, write_transcript
+from evopolicy.kernel.stream import STDOUT, is_kept, joined, plain, read_transcript, write_transcript
 from evopolicy.kernel.transcript import Transcript, tool_calls, turns
 from evopolicy.kernel.watch import Watch
 
@@ -64,6 +67,8 @@ class RunPlan:
     backoff_seconds: float
     prepare_workspace: Callable[[Path], None]
     """Lays what the agent finds, given the gateway's socket; leaves what a resumed agent has written."""
+    measuring: Mapping[str, str] = field(default_factory=dict)
+    """Those of the record's versions that an Episode's outcome depends on."""
     observers: Sequence[Observer] = ()
     prices: PriceTable = NO_PRICES
     mask: Masker = NO_SECRETS
@@ -79,7 +84,6 @@ def run(plan: RunPlan) -> Run:
     """
     watch = Watch(plan.observers)
     try:
-        plan.folder.mkdir(parents=True, exist_ok=True)
         journal = Journal(plan.folder, watch.event, masked_events(plan.mask, MEANINGS))
         try:
             ledger = Ledger(journal)
@@ -110,6 +114,9 @@ def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
             f"{plan.folder.name}: holds the Run {record.key[:12]}, not {plan.record.key[:12]}; use another folder"
         )
     if record.result_key != plan.record.result_key or not has_ended(plan.record, ledger.state):
+        # Once its agent is gone, it is only measured on: what its agent's program is by now does not matter.
+        here = plan.record.versions if ledger.state.candidates is None else plan.measuring
+        check_versions(plan.folder.name, record.versions, here)
         # The record follows the newest config: selection and Assessment may have been set anew, or back.
         write_record(plan.folder, record.followed_by(plan.record))
         ledger.append("resumed", result=plan.record.result_key)
@@ -126,8 +133,13 @@ def _session(plan: RunPlan, ledger: Ledger, watch: Watch) -> None:
     watch.state = lambda: ledger.state
     session = Session(plan.site, ledger, lambda done, total: watch.progress("session", done, total))
     try:
+        _await_killed_agent(plan, ledger)
         session.recover()
+        session.settle()  # how the killed attempt ended may hang on what was in flight
+        if session.failure is not None:
+            raise session.failure
         _end_killed_attempt(plan, session, ledger)
+        _remake_transcripts(plan, ledger)
         if not session.finished and _to_start(plan, ledger.state):
             _with_agent(plan, session, ledger)
         session.close(ledger.state.agent_ended or "budget")
@@ -139,12 +151,24 @@ def _session(plan: RunPlan, ledger: Ledger, watch: Watch) -> None:
     _hand_off(plan, ledger)
 
 
+def _await_killed_agent(plan: RunPlan, ledger: Ledger) -> None:
+    """An attempt that a killed Host left open: nothing of it runs any more, and what it left is kept, on return."""
+    attempt = ledger.state.agent_attempts
+    if attempt and not ledger.state.agent_ended:
+        logs = attempt_logs(plan.folder / "agent", attempt)
+        plan.launcher.recover(logs, plan.folder / "agent" / HOME)
+
+
 def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None:
-    """An attempt that a killed Host left open: its processes died with the Host, what it printed is still there."""
+    """An attempt that a killed Host left open has ended: by what it printed, and by its clock in the journal."""
     state = ledger.state
     if state.agent_attempts and not state.agent_ended:
         logs = attempt_logs(plan.folder / "agent", state.agent_attempts)
+        if not (logs / STDOUT).exists():
+            ledger.append("agent_ended", reason=NOT_STARTED)
+            return
         transcript, served = read_transcript(plan.agent, logs), plan.launcher.served(logs)
+        clock = state.attempt.at(transcript.seconds)
         usage = plan.prices.estimated(joined_usage(transcript.usage, served), plan.agent.identity.model)
         ledger.append(
             "agent_ended",
@@ -153,9 +177,16 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
             session_id=transcript.session_id,
             turns=turns(transcript),
             tool_calls=tool_calls(transcript),
-            thinking_seconds=round(transcript.seconds or 0.0, 3),
+            thinking_seconds=round(clock.thinking, 3),
+            evaluating_seconds=round(clock.evaluating, 3),
         )
-        _keep_transcript(plan, ledger, state.agent_attempts)
+
+
+def _remake_transcripts(plan: RunPlan, ledger: Ledger) -> None:
+    """Those that are missing, or that an earlier version left half-written: what they are made of is still there."""
+    for attempt in range(1, ledger.state.agent_attempts + 1):
+        if not is_kept(attempt_logs(plan.folder / "agent", attempt)):
+            _keep_transcript(plan, ledger, attempt)
 
 
 def _to_start(plan: RunPlan, state: RunState) -> bool:
@@ -174,11 +205,12 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
             ledger.append("agent_started", attempt=attempt)
             try:
                 end = attend(attendance, session, socket, attempt, ledger.state)
-            except EvoPolicyError:
+            except NotStarted as error:
                 ledger.append("agent_ended", reason=NOT_STARTED)
-                raise
+                raise error.__cause__ or error from None
             if session.failure is not None:
                 return  # as if the Host had been killed
+            _sync_logs(plan, attempt)
             ledger.append("agent_ended", **_end_event(end))
             session.settle()
             _keep_transcript(plan, ledger, attempt)
@@ -188,6 +220,13 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
                 return
             if retry < plan.agent_retries:
                 time.sleep(plan.backoff_seconds * 2**retry)
+
+
+def _sync_logs(plan: RunPlan, attempt: int) -> None:
+    """What an attempt left is on disk before the journal says that it ended: usage and transcript are made of it."""
+    logs = attempt_logs(plan.folder / "agent", attempt)
+    if logs.is_dir():
+        sync_tree(logs)
 
 
 def _end_event(end: AgentEnd) -> dict[str, Any]:
@@ -211,14 +250,16 @@ def _keep_transcript(plan: RunPlan, ledger: Ledger, attempt: int) -> None:
         write_transcript(logs, Transcript(error=f"the transcript cannot be kept: {type(error).__name__}"))
 
 
-def _clean_up(plan: RunPlan) -> None:
+def _clean_up(plan: RunPlan) -> Cut:
     """After the last attempt: the agent's home goes, and no secret stays in what it left in its workspace."""
-    shutil.rmtree(plan.folder / "agent" / HOME, ignore_errors=True)
-    mask_files(plan.site.workspace, plan.mask)
+    if (agent := plan.folder / "agent").is_dir():
+        with beneath.opened(agent) as fd:
+            beneath.remove(HOME, fd)
+    return mask_files(plan.site.workspace, plan.mask)
 
 
 def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
-    _clean_up(plan)
+    cut = _clean_up(plan)
     state = ledger.state
     published = [s.id for s in state.published]
     named = list(state.named) or published[-1:]
@@ -230,4 +271,5 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
         reasons.append(ENGINE_FAULT)
     if is_unexplained(state.unexplained_tokens, state.usage):
         reasons.append(UNEXPLAINED)
-    ledger.append("handoff", candidates=candidates, reasons=reasons)
+    told = {"cut": cut.count, "cut_paths": cut.paths} if cut.count else {}
+    ledger.append("handoff", candidates=candidates, reasons=reasons, **told)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from evopolicy.kernel.errors import ProgramError
+from evopolicy.kernel.logins import Logins
 
 if TYPE_CHECKING:
     from evopolicy.kernel.program import Program
@@ -23,6 +21,8 @@ MASK = "***"
 SHORTEST = 8
 """A shorter value is a word, not a secret: replacing it would spoil every text that holds it."""
 _SECRET_WORDS = frozenset(("KEY", "APIKEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASS", "CREDENTIAL"))
+_SECRET_KEY = re.compile(r"(^|_)(api_?key|access_?key|secret|token|password|passwd|credentials?)$", re.IGNORECASE)
+_SECRET_ARGUMENT = re.compile(r"--?[\w-]*(key|token|password|passwd|secret|credentials?)=.", re.IGNORECASE)
 _WORD = 16
 """A value of letters alone that is shorter is taken for a word, unless its variable is named by the config."""
 _LOOKS_LIKE_A_KEY = re.compile(
@@ -32,14 +32,40 @@ _LOOKS_LIKE_A_KEY = re.compile(
     rb"sk-(?=[A-Za-z_-]*(?:[0-9]|[A-Za-z]{16}))[A-Za-z0-9_-]{20,}|AIza[A-Za-z0-9_-]{35}|gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}"
     rb"|xox[abprs]-[A-Za-z0-9-]{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|hf_[A-Za-z0-9]{30,}|glpat-[A-Za-z0-9_-]{20,}"
     rb"|npm_[A-Za-z0-9]{36}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
-    rb")|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\n)*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+    rb"|rt_(?=[A-Za-z0-9._-]*[0-9])[A-Za-z0-9._-]{20,}|ya29\.(?=[A-Za-z0-9_.-]*[0-9])[A-Za-z0-9_.-]{20,}"
+    rb"|1//0[A-Za-z0-9_-]{20,}"
+    rb")"
+    rb"|(?P<login>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,40}://[^\s/:@\"'<>\\]*:)[^\s/@\"'<>\\]+(?=@)"
+    rb"|(?P<query>[?&;](?i:[a-z0-9_.-]*(?:passw(?:or)?d|pwd|token|secret|api_?key|access_?key|signature|credential)[a-z0-9_.-]*)=)"
+    rb"[^\s&;\"'<>\\{}]{4,}"
+    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\n)*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
 )
-"""Forms that providers give their keys, and logins in headers."""
+"""Forms that providers give their keys and tokens, and logins in headers."""
 _MARKS = (
     *(b"sk-", b"aiza", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"xox", b"akia", b"asia", b"hf_"),
-    *(b"glpat-", b"npm_", b"eyj", b"private key", b"authorization", b"bearer ", b"basic "),
+    *(b"glpat-", b"npm_", b"eyj", b"private key", b"authorization", b"bearer ", b"basic ", b"rt_", b"ya29.", b"1//0"),
+    *(b"://", b"passwd", b"password", b"pwd", b"token", b"secret", b"api_key", b"apikey", b"access_key", b"accesskey"),
+    *(b"signature", b"credential"),
 )
 """One of them, in lower case, is in whatever looks like a key: most text has none, and the search is slow."""
+_WINDOW = 1 << 16
+_MARGIN = 4096
+"""What of a key is enough to know it by, at most."""
+
+
+def _keys_in(data: bytes) -> Iterator[re.Match[bytes]]:
+    """What looks like a key in `data`, in order; only where a mark of one is."""
+    place = 0
+    for start in range(0, len(data), _WINDOW):
+        end = min(start + _WINDOW + _MARGIN, len(data))
+        if end <= place or not _may_have_a_key(data[start:end]):
+            continue
+        place = max(place, start)
+        while found := _LOOKS_LIKE_A_KEY.search(data, place, end):
+            if found.end() == end:
+                found = _LOOKS_LIKE_A_KEY.match(data, found.start()) or found
+            yield found
+            place = found.end()
 
 
 def _may_have_a_key(data: bytes) -> bool:
@@ -47,9 +73,37 @@ def _may_have_a_key(data: bytes) -> bool:
     return any(mark in lower for mark in _MARKS)
 
 
+def _without_keys(data: bytes) -> bytes:
+    parts, place = [], 0
+    for found in _keys_in(data):
+        kept = found["before"] or found["login"] or found["query"] or b""
+        parts += [data[place : found.start()], kept, MASK.encode()]
+        place = found.end()
+    return b"".join([*parts, data[place:]]) if parts else data
+
+
+def mask_uri(uri: str) -> str:
+    """`uri` without a login that has a password, or is a token, and without what its query names like a secret."""
+    scheme, sign, rest = uri.partition("://")
+    login, at, place = rest.rpartition("@")
+    if at and not rest.startswith("/") and (":" in login or scheme.startswith("http")):
+        rest = f"{MASK}@{place}"
+    return NO_SECRETS.text(f"{scheme}{sign}{rest}")
+
+
 def is_secret_name(variable: str) -> bool:
     """Whether a variable's name says that it holds a secret: one of its words does."""
     return bool(_SECRET_WORDS & set(variable.upper().split("_")))
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a config's key holds a secret: `api_key`, a variable `A_TOKEN`; not `secret_file`, which names a file."""
+    return bool(_SECRET_KEY.search(key)) or (key.isupper() and is_secret_name(key))
+
+
+def is_secret_argument(word: str) -> bool:
+    """Whether a word of a command line gives a secret: `--api-key=...`."""
+    return bool(_SECRET_ARGUMENT.match(word))
 
 
 def _is_a_word(value: str) -> bool:
@@ -57,15 +111,13 @@ def _is_a_word(value: str) -> bool:
     return value.isalpha() and len(value) < _WORD
 
 
-def _masked(found: re.Match[bytes]) -> bytes:
-    return (found["before"] or b"") + MASK.encode()
-
-
 @dataclass(frozen=True)
 class Masker:
     """Replaces secrets by `***`: the given values, however they are quoted, and whatever looks like a key."""
 
     values: tuple[str, ...] = ()
+    logins: Logins | None = field(default=None, compare=False)
+    """Files whose contents are masked as well."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str], names: Iterable[str] = ()) -> Masker:
@@ -79,9 +131,13 @@ class Masker:
         }
         return cls(tuple(sorted(found | {value.strip() for value in found}, key=lambda value: (-len(value), value))))
 
-    @cached_property
+    @property
     def written(self) -> tuple[bytes, ...]:
-        """Every way a value may stand in a file, the longest first."""
+        """Every way a value may stand in a file, the longest first; what logins hold by now behind the values."""
+        return self._forms if self.logins is None else (*self._forms, *self.logins.forms())
+
+    @cached_property
+    def _forms(self) -> tuple[bytes, ...]:
         forms = {
             form.encode("utf-8", "surrogateescape")
             for value in self.values
@@ -94,7 +150,7 @@ class Masker:
         for form in self.written:
             if form in data:
                 data = data.replace(form, MASK.encode())
-        return _LOOKS_LIKE_A_KEY.sub(_masked, data) if _may_have_a_key(data) else data
+        return _without_keys(data)
 
     def text(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
@@ -103,9 +159,7 @@ class Masker:
 
     def holds(self, data: bytes) -> bool:
         """Whether `data` has a secret in it."""
-        return any(form in data for form in self.written) or (
-            _may_have_a_key(data) and bool(_LOOKS_LIKE_A_KEY.search(data))
-        )
+        return any(form in data for form in self.written) or next(_keys_in(data), None) is not None
 
     def value(self, value: Any) -> Any:
         """A copy of a JSON value without secrets, in its keys too."""
@@ -150,69 +204,3 @@ def without_secrets(program: Program, mask: Masker) -> Program:
             line = next((f", line {n}," for n, text in enumerate(lines, 1) if mask.holds(text)), "")
             raise ProgramError(f"'{name}'{line} holds a key, or what looks like one")
     return program
-
-
-MASKED_BYTES = 1 << 30
-"""Of a file: a larger one is not read for secrets."""
-_DEEPEST = 200
-"""Folders below this are not looked into: their paths would be too long to name."""
-
-
-def mask_files(folder: Path, mask: Masker) -> None:
-    """Mask what is below `folder` in place: files, their names, where links lead. Never raises.
-
-    Links are not followed. A file with a second name, which may be one outside, is replaced by a masked copy.
-    """
-    waiting = [(folder, 0)]
-    while waiting:
-        current, depth = waiting.pop()
-        for path in _entries(current):
-            with suppress(OSError):
-                path = _with_masked_name(path, mask)
-                if path.is_symlink():
-                    _mask_link(path, mask)
-                elif path.is_dir():
-                    if depth < _DEEPEST:
-                        waiting.append((path, depth + 1))
-                else:
-                    _mask_file(path, mask)
-
-
-def _entries(folder: Path) -> list[Path]:
-    with suppress(OSError):
-        if not os.access(folder, os.R_OK | os.X_OK | os.W_OK):
-            folder.chmod(0o700)
-        return sorted(folder.iterdir())
-    return []
-
-
-def _with_masked_name(path: Path, mask: Masker) -> Path:
-    name = os.fsencode(path.name)
-    if not mask.holds(name):
-        return path
-    target = path.with_name(os.fsdecode(mask.data(name).replace(b"/", b"_")))
-    while target.exists() or target.is_symlink():
-        target = target.with_name(f"{target.name}_")
-    return path.rename(target)
-
-
-def _mask_link(path: Path, mask: Masker) -> None:
-    if mask.holds(os.fsencode(path.readlink())):
-        path.unlink()
-
-
-def _mask_file(path: Path, mask: Masker) -> None:
-    status = path.lstat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > MASKED_BYTES:
-        return
-    if not os.access(path, os.R_OK | os.W_OK) and status.st_nlink == 1:
-        path.chmod(0o600)
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        data = file.read()
-    if not mask.holds(data):
-        return
-    staging = path.with_name(".masking")
-    staging.write_bytes(mask.data(data))
-    staging.chmod(stat.S_IMODE(status.st_mode) & 0o777)
-    staging.replace(path)

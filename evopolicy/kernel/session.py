@@ -6,25 +6,25 @@ is in the journal before anyone is told.
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.answers import budget_view, check_view, failed_view, published_view, running_view
+from evopolicy.kernel import answers, asked
 from evopolicy.kernel.budget import Account, Budget
-from evopolicy.kernel.clock import BlockedClock
+from evopolicy.kernel.clock import AgentClock, BlockedClock
 from evopolicy.kernel.errors import EvoPolicyError, ProgramError, RecordError, Refused, did_you_mean
-from evopolicy.kernel.feedback import FEEDBACK, copy_feedback, discard_copy, evict
+from evopolicy.kernel.host_paths import host_paths
 from evopolicy.kernel.pool import Pool, derive_seed, format_selector, parse_selector
 from evopolicy.kernel.ports import SESSION_VERBS
 from evopolicy.kernel.program import Program, ProgramStore, capture, link_program
-from evopolicy.kernel.record import feedback_folder
 from evopolicy.kernel.secrets import NO_SECRETS, Masker, without_secrets
+from evopolicy.kernel.shelf import Shelf
 from evopolicy.kernel.state import Ledger, SubmissionState
 from evopolicy.kernel.submission import Bench, evaluate_submission
 
@@ -67,6 +67,9 @@ class Session:
         """One Program is read at a time: many calls at once never hold many Programs in memory."""
         self._abandoned = False
         self._blocked = BlockedClock()
+        self._clock: AgentClock | None = None
+        self._shelf = Shelf(site.bench.folder, site.workspace, site.bench.feedback.bulk_bytes)
+        self._paths = host_paths(site.bench.folder, site.store.root)
         self.failure: BaseException | None = None
         """What ended the Host's own work (a full disk, say); the Run stops and stays resumable."""
         self.last_call = time.monotonic()
@@ -87,10 +90,23 @@ class Session:
         """Time the agent's own calls have waited for Evaluations: its clock stood still."""
         return self._blocked.seconds
 
+    @contextmanager
+    def attended(self) -> Iterator[AgentClock]:
+        """The clock of an agent that is attended meanwhile: whatever the journal gets says how it stands."""
+        self._clock = clock = AgentClock(lambda: self.blocked_seconds)
+        try:
+            yield clock
+        finally:
+            self._clock = None
+
     def recover(self) -> None:
         """Take up what a killed Host left: lay missing Feedback, evaluate what was charged without a second charge."""
+        self._shelf.discard(
+            [pair for event in self._ledger.events if event["event"] == "evicted" for pair in event["artifacts"]]
+        )
         for submission in self._ledger.state.published:
-            self._publish_to_workspace(submission.id)
+            self._shelf.lay(submission.id)
+        self._evict()
         self._close_when_spent()
         if pending := self._ledger.state.pending:
             self._start(pending)
@@ -123,7 +139,7 @@ class Session:
         except (OSError, RecordError) as error:
             # Not the agent's fault and not to be worked around: the Run stops here and stays resumable.
             self.failure = self.failure or error
-            raise _host_failed() from error
+            raise answers.host_failed() from error
         finally:
             self.last_call = time.monotonic()
 
@@ -131,15 +147,15 @@ class Session:
         try:
             if verb not in SESSION_VERBS:
                 raise Refused("unknown_verb", f"there is no '{verb}'.{did_you_mean(verb, SESSION_VERBS)}")
-            answer: dict[str, Any] = getattr(self, f"_{verb}")(arguments)
+            answer: dict[str, Any] = self._paths.hide(getattr(self, f"_{verb}")(arguments))
             return answer
         except Refused as refusal:
             self._note(verb, refusal)
-            raise
+            raise self._paths.refusal(refusal) from None
 
     def _note(self, verb: str, refusal: Refused) -> None:
         if self.failure is None and self._ledger.state.refusals < MAX_REFUSALS:
-            self._ledger.append("refused", verb=verb[:50], code=refusal.code, reason=refusal.reason[:500])
+            self._append("refused", verb=verb[:50], code=refusal.code, reason=refusal.reason[:500])
 
     def _status(self, _: Mapping[str, Any]) -> dict[str, Any]:
         state = self._ledger.state
@@ -149,23 +165,14 @@ class Session:
         return {
             "state": self._state(),
             "submission": self._view(latest) if latest else None,
-            "budget": budget_view(account),
+            "budget": answers.budget_view(account),
             "best": {"submission": best.id, "score": best.score} if best else None,
             "submissions": [{"id": s.id, "status": s.status, "score": s.score} for s in state.submissions],
-            "next": self._next(),
+            "next": answers.next_step(self._state(), spent=account.spent),
         }
 
     def _state(self) -> str:
         return "running" if self.running else "finished" if self.finished else "open"
-
-    def _next(self) -> str:
-        if self.finished:
-            return "nothing: the Session is closed, you can stop"
-        if self.running:
-            return "evopolicy-session wait"
-        return (
-            "evopolicy-session finish" if self._account().spent else "evopolicy-session submit DIR --episodes SELECTOR"
-        )
 
     def _check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         with self._changed:
@@ -186,65 +193,81 @@ class Session:
         try:
             with self._reading:
                 program = self._capture(arguments)
-                digest, folder = program.digest, staged.put(program)
+                digest, folder = program.digest, staged.put(program, durable=False)
                 del program
             # By a public seed: what check shows says nothing about any pool.
-            return check_view(digest, self._site.bench.executor.check(folder, derive_seed("check") % 2**32))
+            return answers.check_view(digest, self._site.bench.executor.check(folder, derive_seed("check") % 2**32))
         finally:
             shutil.rmtree(staged.root, ignore_errors=True)
 
     def _submit(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        selector = arguments.get("episodes")
-        if not isinstance(selector, str):
-            raise Refused("selector_empty", "no Episodes are named", "add --episodes 0:8")
+        selector = asked.selector(arguments)
         with self._changed:
             self._require_open()
         indices = parse_selector(selector, len(self._site.pool.training))
+        detach = bool(arguments.get("detach"))
         with self._reading:
             program = self._capture(arguments)
             with self._changed:
                 self._require_open()
-                submission = self._attach_or_reserve(program, indices)
+                attached = self._attached(program, indices)
+                submission = attached or self._reserve(program, indices, waits=not detach)
             del program
-        return self._await(submission, detach=bool(arguments.get("detach")))
+        return self._await(submission, detach=detach, told=attached is None)
 
-    def _attach_or_reserve(self, program: Program, indices: tuple[int, ...]) -> int:
+    def _attached(self, program: Program, indices: tuple[int, ...]) -> int | None:
+        """The Submission in flight, where it is the same; None where there is none. Raises Refused for another."""
         if self._in_flight is not None:
             running = self._submission(self._in_flight)
             if (running.program, running.indices) == (program.digest, indices):
                 return running.id
             raise Refused("busy", f"Submission {running.id} is still being evaluated", "evopolicy-session wait")
+        return None
+
+    def _reserve(self, program: Program, indices: tuple[int, ...], *, waits: bool) -> int:
         account = self._account()
         account.check(len(indices))
         self._site.store.put(program)
         link_program(self._site.bench.folder, self._site.store, program.digest)
         number = account.submissions_used + 1
-        self._ledger.append(
+        self._append(
             "reserved",
             submission=number,
             program=program.digest,
             selector=format_selector(indices),
             units=len(indices),
+            **({"waits": True} if waits else {}),
         )
         self._start(self._ledger.state.submissions[-1])
         return number
 
     def _wait(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        submissions = self._ledger.state.submissions
-        if not submissions:
+        if not (submissions := self._ledger.state.submissions):
             raise Refused("nothing_submitted", "there is no Submission to wait for", "evopolicy-session submit first")
         return self._await(submissions[-1].id, detach=False)
 
-    def _await(self, submission: int, *, detach: bool) -> dict[str, Any]:
+    def _await(self, submission: int, *, detach: bool, told: bool = False) -> dict[str, Any]:
+        """`told`: the journal has it already that this call waits."""
         if not detach:
-            with self._changed, self._blocked:
-                self._changed.wait_for(
-                    lambda: self._in_flight != submission,
-                    timeout=self._site.block_seconds,
-                )
+            with self._changed:
+                self._block(submission, told=told)
         if self.failure is not None:
-            raise _host_failed()
+            raise answers.host_failed()
         return {**self._status({}), "submission": self._view(self._submission(submission))}
+
+    def _block(self, submission: int, *, told: bool) -> None:
+        """Wait for the outcome, as long as a call may; the journal has when an agent's clock stands still, and why."""
+        first = not self._blocked.stands
+        with self._blocked:
+            if first and not told and self._in_flight == submission:
+                self._note_wait("wait_began", submission)
+            self._changed.wait_for(lambda: self._in_flight != submission, timeout=self._site.block_seconds)
+        if self._in_flight == submission and not self._blocked.stands:
+            self._note_wait("wait_ended", submission)
+
+    def _note_wait(self, event: str, submission: int) -> None:
+        if self._clock is not None:
+            self._append(event, submission=submission)
 
     def _feedback(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         published = [s.id for s in self._ledger.state.published]
@@ -256,12 +279,11 @@ class Session:
                 f"Submission {asked} has no Feedback" if asked is not None else "no Submission has Feedback yet",
                 f"published so far: {', '.join(map(str, published)) or 'none'}",
             )
-        return {"state": self._state(), "folder": f"feedback/{number:04d}", "feedback": self._content(int(number))}
+        content = self._shelf.content(int(number))
+        return {"state": self._state(), "folder": f"feedback/{number:04d}", "feedback": content}
 
     def _finish(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        named = arguments.get("candidates") or []
-        if not isinstance(named, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in named):
-            raise Refused("bad_candidates", "candidates are the numbers of Submissions", "evopolicy-session finish 3 5")
+        named = asked.candidates(arguments)
         with self._changed:
             self._require_open()
             if self._in_flight is not None:
@@ -273,20 +295,22 @@ class Session:
                 raise Refused(
                     "not_exhausted", f"{left} Episode units are left and all have to be spent", "submit again"
                 )
-            known = {s.id for s in self._ledger.state.published}
-            if unknown := [n for n in named if n not in known]:
-                raise Refused(
-                    "bad_candidates", f"Submission {unknown[0]} is not published", f"published: {sorted(known)}"
-                )
-            self._ledger.append("closed", by="finish", named=list(dict.fromkeys(named)))
+            asked.check_known(named, {s.id for s in self._ledger.state.published})
+            self._append("closed", by="finish", named=list(dict.fromkeys(named)))
             self._changed.notify_all()
         return self._status({})
 
     # --- inside ------------------------------------------------------------------------------------------------
 
+    def _append(self, event: str, **content: Any) -> None:
+        """Into the journal, with the attended agent's clock."""
+        if self._clock is not None:
+            content["clock"] = self._clock.reading()
+        self._ledger.append(event, **content)
+
     def _require_open(self) -> None:
         if self.failure is not None:
-            raise _host_failed()
+            raise answers.host_failed()
         if self.finished:
             raise Refused("finished", "the Session is closed; nothing can be submitted any more", "you can stop")
 
@@ -297,14 +321,9 @@ class Session:
         return self._ledger.state.submissions[number - 1]
 
     def _capture(self, arguments: Mapping[str, Any]) -> Program:
-        path = arguments.get("path") or "program"
-        if not isinstance(path, str) or not path.isprintable():
-            raise Refused("bad_path", "the folder's name is no printable text", "submit a folder of another name")
-        folder = PurePosixPath(path)
-        if folder.is_absolute() or ".." in folder.parts:
-            raise Refused("outside_workspace", f"'{path}' is outside the workspace", "submit a folder inside it")
+        folder = asked.folder(arguments)
         try:
-            return without_secrets(capture(Path(folder), self._site.workspace), self._site.mask)
+            return without_secrets(capture(folder, self._site.workspace), self._site.mask)
         except ProgramError as error:
             raise Refused("program_refused", str(error), "mend it and try again; nothing was charged") from None
 
@@ -346,19 +365,19 @@ class Session:
         except EvoPolicyError as error:
             if self._abandoned:
                 return
-            self._ledger.append("submission_failed", submission=submission.id, reason=str(error)[:2_000])
+            self._append("submission_failed", submission=submission.id, reason=str(error)[:2_000])
         else:
             if self._abandoned:
                 return
-            self._ledger.append("published", submission=submission.id, **event)
-            self._publish_to_workspace(submission.id)
+            self._append("published", submission=submission.id, **event)
+            self._shelf.lay(submission.id)
             self._evict()
         self._close_when_spent()
 
     def _close(self, by: str) -> None:
         with self._changed:
             if not self.finished:
-                self._ledger.append("closed", by=by, named=[])
+                self._append("closed", by=by, named=[])
             self._changed.notify_all()
 
     def _close_when_spent(self) -> None:
@@ -366,31 +385,15 @@ class Session:
         if self._site.budget.finish == "exhaust" and self._account().spent and self._ledger.state.pending is None:
             self._close("budget")
 
-    def _publish_to_workspace(self, submission: int) -> None:
-        source = feedback_folder(self._site.bench.folder, submission)
-        copy_feedback(source, self._site.workspace / "feedback", f"{submission:04d}")
-
     def _evict(self) -> None:
         """Keep bulk artifacts within their budget, in the record and in the workspace alike."""
-        folders = [feedback_folder(self._site.bench.folder, s.id) for s in self._ledger.state.published]
-        removed = evict(folders, self._site.bench.feedback.bulk_bytes)
-        for submission, artifact in removed:
-            discard_copy(self._site.workspace / "feedback", submission, artifact)
-        if removed:
-            self._ledger.append("evicted", artifacts=[list(pair) for pair in removed])
-
-    def _content(self, submission: int) -> dict[str, Any]:
-        path = feedback_folder(self._site.bench.folder, submission) / FEEDBACK
-        content: dict[str, Any] = json.loads(path.read_bytes())
-        return content
+        if over := self._shelf.over():
+            self._append("evicted", artifacts=[list(pair) for pair in over])
+            self._shelf.discard(over)
 
     def _view(self, submission: SubmissionState) -> dict[str, Any]:
         if submission.id == self._in_flight or submission.status == "running":
-            return running_view(submission, self._done_episodes)
+            return answers.running_view(submission, self._done_episodes)
         if submission.status == "published":
-            return published_view(submission, self._content(submission.id))
-        return failed_view(submission)
-
-
-def _host_failed() -> Refused:
-    return Refused("host_failed", "the Host cannot go on; your work so far is kept", "stop here")
+            return answers.published_view(submission, self._shelf.content(submission.id))
+        return answers.failed_view(submission)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.budget import Account, Budget
+from evopolicy.kernel.budget import MAX_SUBMISSIONS, MAX_UNITS, Account, Budget
 from evopolicy.kernel.errors import RecordError, Refused
+from evopolicy.kernel.events import check_event
 from evopolicy.kernel.journal import Event, Journal
-from evopolicy.kernel.pool import parse_selector
+from evopolicy.kernel.pool import parse_selector, selected_units
 from evopolicy.kernel.selection import Measurement
+
+MAX_STEPS = 60_000
+"""Events of a journal that change something: each Submission has two."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,21 @@ class ResultState:
 
 
 @dataclass(frozen=True)
+class AttemptClock:
+    """The time of the attempt under way, as the newest event told it that its agent led to."""
+
+    thinking: float = 0.0
+    evaluating: float = 0.0
+    waiting: bool = False
+    """Whether its own call waited for an Evaluation from then on."""
+
+    def at(self, seconds: float | None) -> AttemptClock:
+        """As it stood so many seconds after the agent's start, when it was last heard; None: never since."""
+        more = (seconds or 0.0) - self.thinking - self.evaluating
+        return self if self.waiting or more <= 0 else replace(self, thinking=self.thinking + more)
+
+
+@dataclass(frozen=True)
 class RunState:
     """Everything a Run's journal adds up to."""
 
@@ -73,6 +91,8 @@ class RunState:
     agent_exit_code: int | None = None
     thinking_seconds: float = 0.0
     evaluating_seconds: float = 0.0
+    attempt: AttemptClock = AttemptClock()
+    """Of an attempt that has not ended; the two above are of those that have."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """As `transcript.Usage`, added up over the attempts."""
     turns: int = 0
@@ -105,20 +125,39 @@ class RunState:
         return Account(budget, pool_size, len(self.submissions), units)
 
 
-def fold(events: Iterable[Event]) -> RunState:
-    """The state `events` add up to. Raises RecordError for an event that is corrupt or of an unknown type."""
-    return reduce(advance, events, RunState())
+def fold(events: Iterable[Event], where: str = "journal") -> RunState:
+    """The state `events` add up to.
+
+    Raises RecordError, beginning with `where`, for an event that is corrupt or of an unknown type, and for more of them
+    than a Run can have.
+    """
+    state, changes = RunState(), 0
+    for event in events:
+        changes += _STEPS.get(event["event"]) is not _unchanged
+        if changes - state.refusals > MAX_STEPS:
+            raise RecordError(f"{where}: line {event['n'] + 1}: more than {MAX_STEPS:,} events are those of no Run")
+        state = advance(state, event, where)
+    return state
 
 
-def advance(state: RunState, event: Event) -> RunState:
+def advance(state: RunState, event: Event, where: str = "journal") -> RunState:
     """The state after one more event."""
-    step = _STEPS.get(event["event"])
-    if step is None:
-        raise RecordError(f"journal: line {event['n'] + 1} has the unknown event '{event['event']}'; update evopolicy")
+    check_event(event, where)
     try:
-        return step(state, event)
+        return _timed_attempt(_STEPS[event["event"]](state, event), event)
     except (KeyError, TypeError, ValueError, AttributeError, Refused) as error:
-        raise RecordError(f"journal: line {event['n'] + 1} ('{event['event']}') is corrupt: {error!r}") from None
+        raise RecordError(f"{where}: line {event['n'] + 1} ('{event['event']}') is corrupt: {error!r}") from None
+
+
+def check_references(state: RunState, where: str) -> None:
+    """Raises RecordError, beginning with `where`, for a state in which a Submission is named that there is not."""
+    known = {s.id for s in state.submissions}
+    for what, numbers in (("finish", state.named), ("the handoff", state.candidates or ())):
+        if unknown := [number for number in numbers if number not in known]:
+            raise RecordError(f"{where}: {what} names Submission {unknown[0]}, which there is not")
+    for result in state.results.values():
+        if result.selected_submission is not None and result.selected_submission not in known:
+            raise RecordError(f"{where}: Submission {result.selected_submission} is selected, which there is not")
 
 
 class Ledger:
@@ -141,6 +180,19 @@ class Ledger:
             self.state = advance(self.state, self._journal.append(event, **content))
 
 
+def _timed_attempt(state: RunState, event: Event) -> RunState:
+    """An event that came while an agent was attended says how its clock stood, and some how it went on."""
+    clock = event.get("clock")
+    if clock is None:
+        return state
+    waiting = event.get("waits", _WAITING.get(event["event"], state.attempt.waiting))
+    attempt = AttemptClock(float(clock["thinking"]), float(clock["evaluating"]), bool(waiting))
+    return replace(state, attempt=attempt)
+
+
+_WAITING = {"wait_began": True, "wait_ended": False, "published": False, "submission_failed": False}
+
+
 def _unchanged(state: RunState, _: Event) -> RunState:
     return state
 
@@ -155,6 +207,11 @@ def _refused(state: RunState, _: Event) -> RunState:
 
 def _reserved(state: RunState, event: Event) -> RunState:
     used = (state.submissions[-1].units_used if state.submissions else 0) + event["units"]
+    if event["submission"] != len(state.submissions) + 1 or event["submission"] > MAX_SUBMISSIONS:
+        raise ValueError(f"Submission {event['submission']} cannot come here")
+    # Counted before it is spelled out: ten letters may name a billion Episodes.
+    if selected_units(event["selector"]) != event["units"] or used > MAX_UNITS:
+        raise ValueError(f"its selector names other than {event['units']} Episodes, or more than a Run can have")
     indices = parse_selector(event["selector"], 10**9)
     submission = SubmissionState(event["submission"], event["program"], indices, units_used=used, time=event["time"])
     return replace(state, submissions=(*state.submissions, submission))
@@ -163,11 +220,11 @@ def _reserved(state: RunState, event: Event) -> RunState:
 def _settled(state: RunState, event: Event) -> RunState:
     status = "published" if event["event"] == "published" else "failed"
     update = {k: event[k] for k in ("score", "failures", "reason", "wall_seconds", "policy_seconds") if k in event}
-    submissions = tuple(
-        replace(s, status=status, time=event["time"], **update) if s.id == event["submission"] else s
-        for s in state.submissions
-    )
-    return replace(state, submissions=submissions)
+    place = event["submission"] - 1
+    if place >= len(state.submissions):
+        raise ValueError(f"there is no Submission {place + 1}")
+    settled = replace(state.submissions[place], status=status, time=event["time"], **update)
+    return replace(state, submissions=(*state.submissions[:place], settled, *state.submissions[place + 1 :]))
 
 
 def _closed(state: RunState, event: Event) -> RunState:
@@ -175,7 +232,7 @@ def _closed(state: RunState, event: Event) -> RunState:
 
 
 def _agent_started(state: RunState, event: Event) -> RunState:
-    return replace(state, agent_attempts=event["attempt"], agent_ended="")
+    return replace(state, agent_attempts=event["attempt"], agent_ended="", attempt=AttemptClock())
 
 
 def _agent_ended(state: RunState, event: Event) -> RunState:
@@ -185,6 +242,7 @@ def _agent_ended(state: RunState, event: Event) -> RunState:
         agent_exit_code=event.get("exit_code"),
         thinking_seconds=state.thinking_seconds + event.get("thinking_seconds", 0.0),
         evaluating_seconds=state.evaluating_seconds + event.get("evaluating_seconds", 0.0),
+        attempt=AttemptClock(),
         usage=add_usage(state.usage, event.get("usage") or {}),
         turns=state.turns + event.get("turns", 0),
         tool_calls=state.tool_calls + event.get("tool_calls", 0),
@@ -234,11 +292,16 @@ def _validated(state: RunState, event: Event) -> RunState:
 
 
 def _selected(state: RunState, event: Event) -> RunState:
+    number = event["submission"]
+    if number is not None and not any(s.id == number and s.program == event["program"] for s in state.published):
+        raise ValueError(f"the Program of Submission {number} is another one, or was never published")
     return _in_result(state, event, selected=event["program"], selected_submission=event["submission"])
 
 
 def _assessed(state: RunState, event: Event) -> RunState:
     measured = msgspec.convert(event["measurement"], Measurement)
+    if event["program"] != state.results.get(event["result"], ResultState()).selected:
+        raise ValueError("its Program is not the one that was selected")
     return _in_result(state, event, assessment=measured, wall_seconds=_timed(state, event, "assessment"))
 
 
@@ -252,6 +315,8 @@ _STEPS: dict[str, Callable[[RunState, Event], RunState]] = {
     "agent_started": _agent_started,
     "refused": _refused,
     "reserved": _reserved,
+    "wait_began": _unchanged,
+    "wait_ended": _unchanged,
     "published": _settled,
     "submission_failed": _settled,
     "evicted": _unchanged,

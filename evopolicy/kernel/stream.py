@@ -12,35 +12,72 @@ from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.durable import write_durably
+from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.journal import Event
 from evopolicy.kernel.ports import AgentIntegration
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.received import names_in, read_part
+from evopolicy.kernel.record import run_part
+from evopolicy.kernel.transcript import Step, ToolCall, Transcript, bounded
+from evopolicy.kernel.versioned import DEPTH, PROXY_FORMAT, SCHEMA_KEY, TRANSCRIPT_FORMAT, parse_object
 
 MAX_LINE = 64 * 2**20
-STDOUT, TIMES, TRANSCRIPT = "stdout.log", "stdout.times", "transcript.json"
-PROXY_LOG = "proxy.jsonl"
+ERROR_CHARACTERS, SESSION_CHARACTERS = 10_000, 1_000
+_SHORT = 32
+"""Characters of a text that is remembered while a transcript is read."""
+STDOUT, TIMES, TRANSCRIPT = "stdout.log", "stdout.times", TRANSCRIPT_FORMAT.name
+PROXY_LOG = PROXY_FORMAT.name
 """What the Host's proxy passed on in an attempt, a request a line."""
+_ATTEMPT = re.compile(r"attempt-([1-9]\d{0,5})")
 _ANSWERED = re.compile(r'\\?"submission\\?": ?(\d{1,9})(?!\d)')
 
 
 def read_transcript(agent: AgentIntegration, logs: Path) -> Transcript:
     """What an attempt printed, as far as it is there. A reader that fails costs the transcript, never the Run."""
     try:
-        return plain(timed(agent.read(_lines(logs / STDOUT), logs), _times(logs / TIMES)))
+        said = agent.read(_lines(logs / STDOUT), logs)
+        return plain(timed(_bounded(said), _times(logs / TIMES)))
     except Exception as error:
         return Transcript(error=f"the transcript cannot be read: {type(error).__name__}: {error}", error_kind="other")
 
 
-def plain(transcript: Transcript, mask: Callable[[str], str] = lambda text: text) -> Transcript:
-    """`transcript` with every text as it can be written, half characters replaced, and masked."""
+def _bounded(transcript: Transcript) -> Transcript:
+    """What the journal gets of it, however much a provider said: the rest of a transcript has a file of its own."""
+    session = transcript.session_id
+    return replace(
+        transcript,
+        usage=bounded(transcript.usage),
+        error=str(transcript.error)[:ERROR_CHARACTERS],
+        session_id=session if isinstance(session, str) and len(session) <= SESSION_CHARACTERS else "",
+    )
 
-    def clean(value: Any) -> Any:
+
+def plain(transcript: Transcript, mask: Callable[[str], str] = lambda text: text) -> Transcript:
+    """`transcript` as it can be written and read: half characters replaced, what no record holds told, texts masked.
+
+    A short text is masked once: a step is mostly names and empty texts, and there may be a hundred thousand.
+    """
+    known: dict[str, str] = {}
+
+    def masked(text: str) -> str:
+        found = known.get(text)
+        if found is None:
+            found = mask(text.encode("utf-8", "replace").decode() if not text.isascii() else text)
+            if len(text) <= _SHORT:
+                known[text] = found
+        return found
+
+    def clean(value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
-            return mask(value.encode("utf-8", "replace").decode() if not value.isascii() else value)
+            return masked(value)
+        if isinstance(value, dict | list | tuple) and depth >= DEPTH:
+            return "nested too deeply"
         if isinstance(value, dict):
-            return {clean(key): clean(item) for key, item in value.items()}
+            return {clean(key): clean(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [clean(item) for item in value]
+            return [clean(item, depth + 1) for item in value]
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return f"an integer of {value.bit_length()} bits"
         return value if not isinstance(value, float) or math.isfinite(value) else None
 
     return msgspec.convert(clean(msgspec.to_builtins(transcript)), Transcript)
@@ -114,10 +151,42 @@ def _quoted(step: Step) -> Iterator[int]:
 
 
 def write_transcript(logs: Path, transcript: Transcript) -> None:
-    (logs / TRANSCRIPT).write_bytes(msgspec.json.format(msgspec.json.encode(transcript), indent=1) + b"\n")
+    """Whole or not at all. Raises OSError."""
+    said = {SCHEMA_KEY: TRANSCRIPT_FORMAT.newest, **msgspec.to_builtins(transcript)}
+    write_durably(logs / TRANSCRIPT, msgspec.json.format(msgspec.json.encode(said), indent=1) + b"\n")
+
+
+def is_kept(logs: Path) -> bool:
+    """Whether an attempt's transcript is there, and whole."""
+    try:
+        msgspec.json.decode((logs / TRANSCRIPT).read_bytes(), type=Transcript)
+    except (OSError, msgspec.MsgspecError):
+        return False
+    return True
 
 
 def load_transcripts(folder: Path) -> list[Transcript]:
-    """Those of the Run in `folder`, an attempt each, in order; an attempt whose file is missing is left out."""
-    found = sorted(folder.glob(f"agent/attempt-*/{TRANSCRIPT}"), key=lambda path: int(path.parent.name.split("-")[1]))
-    return [msgspec.json.decode(path.read_bytes(), type=Transcript) for path in found]
+    """Those of the Run in `folder`, an attempt each, in order; an attempt whose file is missing is left out.
+
+    Raises RecordError for one that cannot be read.
+    """
+    found = (load_transcript(folder, number) for number in attempts_in(folder))
+    return [transcript for transcript in found if transcript is not None]
+
+
+def attempts_in(folder: Path) -> list[int]:
+    """The attempts that the Run in `folder` keeps files of, in order. Raises RecordError."""
+    names = names_in(*run_part(folder, "agent"))
+    return sorted(int(match[1]) for name in names if (match := _ATTEMPT.fullmatch(name)))
+
+
+def load_transcript(folder: Path, attempt: int) -> Transcript | None:
+    """That of an attempt of the Run in `folder`; None where there is none. Raises RecordError."""
+    top, name = run_part(folder, f"agent/attempt-{attempt}/{TRANSCRIPT}")
+    try:
+        value = parse_object(read_part(top, name, TRANSCRIPT_FORMAT.bytes))
+        return msgspec.convert(TRANSCRIPT_FORMAT.upgraded(value, str(top / name)), Transcript)
+    except FileNotFoundError:
+        return None
+    except (ValueError, msgspec.ValidationError) as error:
+        raise RecordError(f"{top / name}: is corrupt ({error}); restore it or remove it") from None

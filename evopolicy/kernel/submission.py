@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,18 +13,22 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
-from evopolicy.kernel.errors import BenchmarkError, EvoPolicyError, RecordError
-from evopolicy.kernel.evaluation import Evaluation, Graded, evaluate_program, failure_counts
-from evopolicy.kernel.feedback import Artifact, check_artifacts, compose, publish
-from evopolicy.kernel.journal import write_durably
+from evopolicy.kernel.durable import make_folder, write_durably
+from evopolicy.kernel.errors import HOST_ERRNOS, BenchmarkError, EvoPolicyError, RecordError
+from evopolicy.kernel.evaluation import Evaluation, Graded, Outcome, evaluate_program, failure_counts
+from evopolicy.kernel.feedback import Artifact, check_artifacts, compose, publish, shown_artifacts
+from evopolicy.kernel.host_paths import HostPaths, host_paths
+from evopolicy.kernel.pool import MAX_EPISODES
 from evopolicy.kernel.ports import Executor, RenderJob
+from evopolicy.kernel.received import lines_of, read_part
 from evopolicy.kernel.record import FeedbackConfig, feedback_folder
 from evopolicy.kernel.secrets import NO_SECRETS, Masker
 from evopolicy.kernel.values import Value, public
+from evopolicy.kernel.versioned import EPISODES_FORMAT, parse_object
 
-OUTCOMES = "outcomes.jsonl"
-HOST_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
-"""What the Host's machine is to blame for, whoever's code met it."""
+OUTCOMES = EPISODES_FORMAT.name
+MAX_COUNT = 2**53
+"""No index and no count of an Episode is larger: beyond it, floats leave out whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,12 @@ class Bench:
 
 
 def submission_folder(folder: Path, submission: int) -> Path:
-    return folder / "submissions" / f"{submission:04d}"
+    return folder / submission_name(submission)
+
+
+def submission_name(submission: int, inside: str = "") -> str:
+    """Where a Submission's files lie below a Run's folder, or what `inside` names of them."""
+    return f"submissions/{submission:04d}" + (f"/{inside}" if inside else "")
 
 
 def evaluate_submission(
@@ -61,24 +69,18 @@ def evaluate_submission(
     started = time.monotonic()
     folder = submission_folder(bench.folder, submission)
     traces = folder / ".traces" if bench.feedback.visibility == "full" else None
-    shutil.rmtree(folder, ignore_errors=True)
-    (traces or folder).mkdir(parents=True)
+    _make_anew(folder, traces)
     try:
         evaluation = evaluate_program(
-            bench.executor,
-            bench.benchmark,
-            program,
-            episodes,
-            retries=bench.episode_retries,
-            traces=traces,
-            progress=progress,
-            mask=bench.mask,
-        )
+            bench.executor, bench.benchmark, program, episodes,
+            retries=bench.episode_retries, traces=traces, progress=progress, mask=bench.mask,
+        )  # fmt: skip
         scored = time.monotonic()
-        artifacts = _artifacts(bench, evaluation, episodes, folder / ".artifacts") if traces else []
+        paths = host_paths(bench.folder, program)
+        artifacts = _artifacts(bench, evaluation, episodes, folder / ".artifacts", paths) if traces else []
         summary = _summary(bench.benchmark, evaluation)
         content = compose(bench.feedback.visibility, submission, digest, evaluation, summary, artifacts)
-        publish(feedback_folder(bench.folder, submission), content, evaluation, artifacts)
+        publish(feedback_folder(bench.folder, submission), content, evaluation, artifacts, paths)
         write_graded(folder / OUTCOMES, evaluation.graded)
     finally:
         for leftover in (".traces", ".artifacts"):
@@ -91,6 +93,13 @@ def evaluate_submission(
         "feedback_seconds": round(time.monotonic() - scored, 3),
         "policy_seconds": round(evaluation.policy_seconds, 3),
     }
+
+
+def _make_anew(folder: Path, traces: Path | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    if traces:
+        traces.mkdir()
 
 
 def _summary(benchmark: Benchmark, evaluation: Evaluation) -> dict[str, Value]:
@@ -113,8 +122,10 @@ def _benchmark_code(benchmark: Benchmark, what: str) -> Iterator[None]:
         raise BenchmarkError(f"{benchmark.spec.slug}: {what} raised {type(error).__name__}: {error}") from error
 
 
-def _artifacts(bench: Bench, evaluation: Evaluation, episodes: Sequence[EpisodeSpec], folder: Path) -> list[Artifact]:
-    """Traces by the Benchmark, then replays of the Episodes it finds worth a picture."""
+def _artifacts(
+    bench: Bench, evaluation: Evaluation, episodes: Sequence[EpisodeSpec], folder: Path, paths: HostPaths
+) -> list[Artifact]:
+    """Traces by the Benchmark, then replays of the Episodes it finds worth a picture; no text with any of `paths`."""
     folder.mkdir(exist_ok=True)
     with _benchmark_code(bench.benchmark, "artifacts"):
         artifacts = list(bench.benchmark.artifacts(evaluation.results, folder))
@@ -127,20 +138,57 @@ def _artifacts(bench: Bench, evaluation: Evaluation, episodes: Sequence[EpisodeS
         ]
         artifacts.extend(bench.executor.render(jobs))
     check_artifacts(artifacts, {episode.index for episode in episodes})
-    return artifacts
+    return shown_artifacts(artifacts, folder, paths)
 
 
 def write_graded(path: Path, graded: Sequence[Graded]) -> None:
-    """One JSON line an Episode: `{"score": ..., "outcome": {...}}`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, b"".join(msgspec.json.encode(one) + b"\n" for one in graded))
+    """One JSON line an Episode: `{"schema": 1, "score": ..., "outcome": {...}}`."""
+    lines = (_Line(EPISODES_FORMAT.newest, one.score, one.outcome) for one in graded)
+    write_durably(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
-def read_graded(path: Path) -> list[Graded]:
-    """The Episodes of such a file; none where there is no file. Raises RecordError for one that is corrupt."""
-    if not path.exists():
+def read_graded(path: Path, top: Path | None = None) -> list[Graded]:
+    """The Episodes of such a file; none where there is no file.
+
+    No link below `top` (its folder, where none is given) is followed to it. Raises RecordError for one that is corrupt.
+    """
+    top = top or path.parent
+    try:
+        data = read_part(top, path.relative_to(top).as_posix(), EPISODES_FORMAT.bytes)
+    except FileNotFoundError:
         return []
     try:
-        return [msgspec.json.decode(line, type=Graded) for line in path.read_bytes().splitlines()]
-    except msgspec.MsgspecError as error:
+        return list(_all_graded(data, path))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordError(f"{path}: is corrupt ({error}); delete it and its Episodes are measured again") from None
+
+
+def _all_graded(data: bytes, path: Path) -> Iterator[Graded]:
+    for number, line in enumerate(lines_of(data)):
+        if number == MAX_EPISODES:
+            raise ValueError(f"more than {MAX_EPISODES:,} Episodes are those of no pool")
+        yield _graded(line, path)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Of an Episodes' file."""
+
+    schema: int
+    score: float
+    outcome: Outcome
+
+
+class _Version(msgspec.Struct):
+    schema: int = 1
+
+
+def _graded(line: bytes, path: Path) -> Graded:
+    if msgspec.json.decode(line, type=_Version).schema == EPISODES_FORMAT.newest:
+        graded = msgspec.json.decode(line, type=Graded)
+    else:
+        graded = msgspec.convert(EPISODES_FORMAT.upgraded(parse_object(line), str(path)), Graded)
+    outcome = graded.outcome
+    if not all(0 <= count <= MAX_COUNT for count in (outcome.index, outcome.length, outcome.clipped)):
+        raise ValueError(f"Episode {outcome.index:.0f}: an index or a count is out of bounds")
+    return graded

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from evopolicy.kernel.journal import write_durably
-from evopolicy.kernel.versioned import read_versioned
+from evopolicy.kernel.durable import write_durably
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.received import is_inside
+from evopolicy.kernel.versioned import SWEEP_FORMAT, read_versioned
 
-SCHEMA = 1
-SWEEP = "sweep.json"
+SCHEMA = SWEEP_FORMAT.newest
+SWEEP = SWEEP_FORMAT.name
 CELL_STATUSES = ("pending", "running", "finished", "reused", "failed")
 
 
@@ -51,6 +53,8 @@ class Sweep:
     suite: str = ""
     tracking: Mapping[str, str] = field(default_factory=dict)
     """What a tracker needs: 'uri', 'experiment', 'artifacts'."""
+    seal: str = ""
+    """Of `tracking`, as `seal.seal`; '' for none."""
 
 
 def sweep_folder(output: Path, name: str) -> Path:
@@ -61,13 +65,30 @@ def sweep_folder(output: Path, name: str) -> Path:
 def write_sweep(output: Path, sweep: Sweep) -> None:
     """Write `sweep.json` in place of the one there: whole or not at all, and on disk on return. Raises OSError."""
     folder = sweep_folder(output, sweep.name)
-    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(sweep), indent=2) + "\n"
     write_durably(folder / SWEEP, text.encode())
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """The sweep in `folder`. Raises RecordError where it is missing, corrupt or of another schema."""
-    return read_versioned(
-        folder / SWEEP, Sweep, SCHEMA, absent="so it is no sweep's folder", remedy="run the sweep again"
+    """The sweep in `folder`.
+
+    Raises RecordError where it is missing, corrupt or of another schema, or a cell lies outside its output folder.
+    """
+    sweep = read_versioned(
+        folder / SWEEP, Sweep, SWEEP_FORMAT, absent="so it is no sweep's folder", remedy="run the sweep again"
     )
+    for cell in sweep.cells:
+        path = PurePosixPath(cell.run)
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in cell.run:
+            raise RecordError(
+                f"{folder / SWEEP}: the cell {cell.run[:200]!r} lies outside the output folder; repair it"
+            )
+    return sweep
+
+
+def run_of(output: Path, cell: Cell) -> Path:
+    """The folder of a cell's Run. Raises RecordError where a link leads out of the output folder to it."""
+    folder = output / cell.run
+    if not is_inside(output, folder):
+        raise RecordError(f"{folder}: a link leads to it, out of the output folder; name the folder it lies in")
+    return folder

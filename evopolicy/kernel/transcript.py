@@ -69,6 +69,27 @@ TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"
 """The fields of Usage that together are all tokens; those of reasoning are part of the output."""
 
 
+MOST = 2**53
+"""Larger counts are no counts: JSON's readers do not agree on them, and the journal holds no integer above 64 bits."""
+MOST_COST = 1e9
+"""US dollars, likewise."""
+
+
+def bounded(usage: Usage) -> Usage:
+    """`usage` without what cannot be: negative, not finite, no number, or above any count there could be."""
+    counts = {name: getattr(usage, name) for name in _COUNTS}
+    cost = usage.cost_usd
+    known = type(cost) in (int, float) and 0 <= cost <= MOST_COST  # type: ignore[operator]
+    return Usage(
+        **{name: count if type(count) is int and 0 <= count <= MOST else None for name, count in counts.items()},
+        cost_usd=float(cost) if known and cost is not None else None,
+        cost_is_estimate=usage.cost_is_estimate is True,
+    )
+
+
+_COUNTS = (*TOKENS, "reasoning_tokens", "requests")
+
+
 def usage_numbers(usage: Mapping[str, Any]) -> dict[str, float]:
     """What the provider reported of a Usage as a mapping, numbers only: None and flags are left out."""
     return {

@@ -8,6 +8,7 @@ EvoPolicy. One JSON object goes to standard output, a reason and a remedy to sta
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -137,12 +138,10 @@ def _exchange(path: str, line: bytes) -> bytes:
     try:
         link.settimeout(ANSWER_SECONDS)
         _connect(link, path)
-        link.sendall(line)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            link.sendall(line)  # A Host that is too busy to hear it says so and hangs up: its answer is there to read.
         received = bytearray()
-        while not received.endswith(b"\n"):
-            part = link.recv(65536)
-            if not part:
-                break
+        while not received.endswith(b"\n") and (part := link.recv(65536)):
             received += part
             if len(received) > MAX_RESPONSE_BYTES:
                 raise _gone(f"The Host's answer is longer than {MAX_RESPONSE_BYTES} bytes.")

@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evopolicy.kernel import beneath
 from evopolicy.kernel.benchmark import BenchmarkSpec
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.session.task_text import TaskTerms, task_text
@@ -57,12 +57,20 @@ def prepare_workspace(
     Raises ConfigError for a skill that is missing, too large or not unique by name.
     """
     named = _named_skills(skills)
-    for name in (FEEDBACK, ANALYSIS, HOST, *((SKILLS,) if named else ())):
-        _own_folder(folder / name)
-    if not os.path.lexists(folder / PROGRAM):
-        _copy_whole(initial_program, folder / PROGRAM, writable=True)
-    digests = {name: _lay_skill(source, folder / SKILLS / name) for name, source in named.items()}
-    _write(folder / TASK, task_text(spec, terms, tuple(named)), 0o444)
+    digests = skill_digests(skills)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (FEEDBACK, ANALYSIS, HOST):
+        with beneath.opened(folder, (name,), make=True):
+            pass
+    with beneath.opened(folder) as fd:
+        if beneath.status_of(PROGRAM, fd) is None:
+            _lay(initial_program, folder, PROGRAM, fd, writable=True)
+        beneath.write(TASK, fd, task_text(spec, terms, tuple(named)).encode(), 0o444)
+    if named:
+        with beneath.opened(folder, (SKILLS,), make=True) as fd:
+            for name, source in named.items():
+                beneath.remove(name, fd)
+                _lay(source, folder, name, fd, writable=False)
     if socket is not None:
         write_session_file(folder, socket)
     return Workspace(folder, digests)
@@ -70,10 +78,11 @@ def prepare_workspace(
 
 def write_session_file(folder: Path, socket: Path) -> None:
     """Tell the session client in the workspace `folder` where the Host's socket is, as the agent sees it."""
-    _own_folder(folder / HOST)
     # The workspace is named relative to where the file lies: the same text is right inside a sandbox.
     text = json.dumps({"socket": os.fspath(socket), "workspace": "."}) + "\n"
-    _write(folder / HOST / "session.json", text, 0o444)
+    folder.mkdir(parents=True, exist_ok=True)
+    with beneath.opened(folder, (HOST,), make=True) as fd:
+        beneath.write("session.json", fd, text.encode(), 0o444)
 
 
 def skill_digests(skills: Sequence[Path]) -> dict[str, str]:
@@ -93,13 +102,6 @@ def skill_digest(path: Path) -> str:
         for part in (file.relative_to(path).as_posix().encode(), content):
             hasher.update(len(part).to_bytes(8, "big") + part)
     return hasher.hexdigest()
-
-
-def _own_folder(path: Path) -> None:
-    """A real folder at `path`. What an agent laid in its place, a link above all, is removed and never followed."""
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        path.unlink()
-    path.mkdir(parents=True, exist_ok=True)
 
 
 def _named_skills(skills: Sequence[Path]) -> dict[str, Path]:
@@ -124,57 +126,37 @@ def _skill_files(path: Path) -> list[Path]:
     return files
 
 
-def _lay_skill(source: Path, target: Path) -> str:
-    digest = skill_digest(source)
-    if target.exists() and not target.is_symlink() and _same(target, digest):
-        return digest
-    _remove(target)
-    _copy_whole(source, target, writable=False)
-    return digest
+def _lay(source: Path, workspace: Path, name: str, fd: int, *, writable: bool) -> None:
+    """Put a copy of the file or folder `source` at `name` in the folder `fd` of the workspace.
 
-
-def _same(target: Path, digest: str) -> bool:
+    It is made beside the workspace, where no agent reaches, and moved in whole: a Host killed meanwhile leaves no half
+    of it there.
+    """
+    staging = workspace.with_name(f".{workspace.name}.staging")
+    _clear(staging)
+    staging.mkdir()
     try:
-        return skill_digest(target) == digest
-    except (ConfigError, OSError):
-        return False
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        for folder in [path, *(inner for inner in path.rglob("*") if inner.is_dir() and not inner.is_symlink())]:
-            folder.chmod(0o755)
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _copy_whole(source: Path, target: Path, *, writable: bool) -> None:
-    """Copy file or folder under another name first, so that a Host killed meanwhile leaves no half of it."""
-    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=target.parent))
-    try:
-        copy = staging / target.name
+        copy = staging / "copy"
         if source.is_dir():
             shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".git"))
         else:
             shutil.copyfile(source, copy)
         for path in sorted([copy, *copy.rglob("*")], reverse=True):
             path.chmod((0o755 if path.is_dir() else 0o644) & (0o777 if writable else 0o555))
-        if copy.is_dir():
-            copy.chmod(0o755)  # a folder has to be writable to be moved
-        copy.rename(target)
-        if target.is_dir() and not writable:
-            target.chmod(0o555)
+        if not copy.is_dir():
+            beneath.move_in(copy, name, fd)
+            return
+        handle = os.open(copy, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fchmod(handle, 0o755)  # a folder has to be writable to be moved
+            beneath.move_in(copy, name, fd)
+            os.fchmod(handle, 0o755 if writable else 0o555)
+        finally:
+            os.close(handle)
     finally:
-        _remove(staging)
+        _clear(staging)
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    """Replace `path` whole: a reader sees the old or the new text, and a link laid there is not followed."""
-    if path.is_dir() and not path.is_symlink():
-        _remove(path)
-    handle, name = tempfile.mkstemp(prefix=".staging-", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(name).chmod(mode)
-    Path(name).replace(path)
+def _clear(staging: Path) -> None:
+    with beneath.opened(staging.parent) as fd:
+        beneath.remove(staging.name, fd)

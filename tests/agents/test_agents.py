@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
@@ -277,10 +278,10 @@ class Broken(Baseline):
         }
         return replace(invocation, **{"provider": self.provider, **changes.get(self.rule, {})})
 
-    def read(self, lines: Any) -> Transcript:
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
         if self.rule == "read":
             return Transcript(tuple(json.loads(line) for line in lines))
-        return Transcript(completed=True) if self.rule == "silent" else super().read(lines)
+        return Transcript(completed=True) if self.rule == "silent" else super().read(lines, logs)
 
 
 @pytest.mark.parametrize(

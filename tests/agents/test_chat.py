@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +25,7 @@ from evopolicy.agents.contract import AgentContract, check_agent
 from evopolicy.agents.scripts.chat_api import Answer, Call
 from evopolicy.agents.scripts.chat_history import History, fenced_calls, parsed, split_thoughts
 from evopolicy.agents.scripts.chat_schema import TOOLS, Mistaken, checked, schemas
-from evopolicy.agents.scripts.chat_tools import HeadTail, Toolbox
+from evopolicy.agents.scripts.chat_tools import HeadTail, Result, Toolbox
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import AgentTask
 from evopolicy.kernel.record import load_run
@@ -33,7 +33,7 @@ from evopolicy.kernel.stream import load_transcripts
 from evopolicy.kernel.transcript import Transcript
 
 CONF = Path(__file__).parents[2] / "conf" / "agent" / "chat.yaml"
-NEEDED = {"model": "m-1", "base_url": "http://127.0.0.1:8000/v1", "retry_seconds": 0.01}
+NEEDED: dict[str, Any] = {"model": "m-1", "base_url": "http://127.0.0.1:8000/v1", "retry_seconds": 0.01}
 SESSION = '''\
 """Answers as a Session would; what it was asked is in `calls`."""
 import json, pathlib, sys
@@ -240,7 +240,7 @@ class Place:
             env = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "PYTHONSAFEPATH": "1"}
             done = subprocess.run(
                 list(invocation.argv), cwd=self.workspace, env={**env, **(variables or {})}, input=invocation.stdin,
-                capture_output=True, text=True, timeout=60, check=False,
+                capture_output=True, text=True, timeout=300, check=False,
             )  # fmt: skip
         finally:
             server.shutdown()
@@ -323,8 +323,14 @@ def test_options_are_in_the_request_and_those_left_open_are_not(place: Place) ->
     plain = place.run([FINISH]).bodies[0]
     assert set(plain) == {"model", "messages", "tools", "stream", "stream_options"}
     (place.folder / "over").unlink()
-    options = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 500, "effort": "high", "send_seed": True}
-    more = {"output_limit_key": "max_completion_tokens", "request": {"top_k": 20}, "stream": False}
+    options: dict[str, Any] = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_output_tokens": 500,
+        "effort": "high",
+        "send_seed": True,
+    }
+    more: dict[str, Any] = {"output_limit_key": "max_completion_tokens", "request": {"top_k": 20}, "stream": False}
     body = place.run([FINISH], **options, **more).bodies[0]
     assert {key: body[key] for key in set(body) - {"messages", "tools"}} == {
         "model": "m-1", "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 500, "reasoning_effort": "high",
@@ -427,7 +433,8 @@ def test_what_can_be_understood_is() -> None:
 
 
 def test_calls_are_put_together_however_a_server_numbers_them() -> None:
-    for keys in ([{"index": 0}, {"index": 1}], [{"index": 0}, {"index": 0}], [{}, {}]):
+    numbered: list[list[dict[str, Any]]] = [[{"index": 0}, {"index": 1}], [{"index": 0}, {"index": 0}], [{}, {}]]
+    for keys in numbered:
         answer = Answer()
         for number, key in enumerate(keys):
             call = {**key, "id": f"id-{number}", "function": {"name": "read", "arguments": '{"pa'}}
@@ -527,6 +534,8 @@ def test_passing_errors_are_tried_again_and_told(place: Place) -> None:
         "rate_limit", "rate_limit", "overload", "overload", "network", "network", "network", "overload",
     ]  # fmt: skip
     assert [retry["wait_seconds"] for retry in retries[:2]] == [0, 0], "Retry-After is obeyed"
+    doubled = [retry["wait_seconds"] / (NEEDED["retry_seconds"] * 2**n) for n, retry in enumerate(retries)]
+    assert all(0.75 < times < 1.25 for times in doubled[2:]), "each pause is about twice the last"
     assert [retry["attempt"] for retry in retries] == list(range(1, 9))
     assert retries[4]["response_id"] == "r-cut" in done.transcript.response_ids
     assert done.transcript.usage.requests == len(done.bodies) == 9
@@ -569,7 +578,7 @@ def test_a_server_that_is_not_there_is_a_network_error(place: Place) -> None:
         (task.staging / name).write_text(text)
     done = subprocess.run(
         list(agent.invoke(task).argv), input="Go.", env={"HOME": str(place.folder)}, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert agent.read(done.stdout.splitlines()).error_kind == "network"
@@ -592,7 +601,9 @@ def test_the_oldest_outputs_are_dropped_when_the_server_counts_too_many_tokens(p
     assert "more characters were dropped here" in results[0]
     assert results[-1].endswith("[exit code 0]"), "the newest is whole"
     assert sum("dropped" in result for result in results) == compaction["outputs"]
-    assert "2000\n[exit code 0]" in done.transcript.steps[2].calls[0].result, "the transcript keeps all"
+    kept = done.transcript.steps[2].calls[0].result
+    assert kept is not None
+    assert "2000\n[exit code 0]" in kept, "the transcript keeps all"
 
 
 def test_an_output_can_be_cut_again_and_the_count_stays_true(tmp_path: Path) -> None:
@@ -661,15 +672,25 @@ def test_a_session_that_is_lost_or_no_session_of_ours_is_begun_anew(place: Place
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path, ("false",), 20.0, 2000, {"PATH": os.environ["PATH"]})
+    return Toolbox(tmp_path, ("false",), 300.0, 2000, {"PATH": os.environ["PATH"]})
+
+
+def cut(tools: Toolbox, command: str, began: Callable[[Result], bool]) -> tuple[Result, int]:
+    """What `command` comes to that never ends, and its seconds: enough to begin, however busy the machine is."""
+    for seconds in (1, 8, 64):
+        result = tools.use("shell", {"command": command, "seconds": seconds})
+        if began(result):
+            break
+    return result, seconds
 
 
 def test_a_command_over_its_time_is_killed_with_its_children(tools: Toolbox) -> None:
-    command = "sleep 600 & echo $! > child; echo begun; sleep 600"
-    result = tools.use("shell", {"command": command, "seconds": 1})
+    child = tools.workspace / "child"
+    command = "sleep 600 & echo $! > new; mv new child; echo begun; exec sleep 600"
+    result, seconds = cut(tools, command, lambda result: result.text.startswith("begun"))
     assert result.failed
-    assert result.text == "begun\n[killed after 1 seconds, with everything it started]"
-    assert gone(int((tools.workspace / "child").read_text()))
+    assert result.text == f"begun\n[killed after {seconds} seconds, with everything it started]"
+    assert gone(int(child.read_text()))
 
 
 def test_what_a_command_leaves_behind_ends_with_it(tools: Toolbox) -> None:
@@ -680,7 +701,7 @@ def test_what_a_command_leaves_behind_ends_with_it(tools: Toolbox) -> None:
 
 def gone(pid: int) -> bool:
     """Whether a process that was killed ends; one that nobody has reaped yet has."""
-    for _ in range(500):
+    for _ in range(10_000):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
                 return True
@@ -707,8 +728,9 @@ def test_output_is_bounded_and_the_rest_counted(tools: Toolbox) -> None:
     assert len(text) < 2100
     assert text.startswith("0123456789\n") and text.endswith("[exit code 0]")
     assert "[... 4998000 bytes omitted ...]" in text
-    endless = tools.use("shell", {"command": "yes", "seconds": 1}).text
-    assert len(endless) < 2200 and "bytes omitted" in endless
+    endless, seconds = cut(tools, "yes", lambda result: "bytes omitted" in result.text)
+    assert len(endless.text) < 2200 and "bytes omitted" in endless.text
+    assert endless.text.endswith(f"[killed after {seconds} seconds, with everything it started]")
 
 
 def test_head_and_tail_are_kept_to_the_byte_however_it_comes() -> None:

@@ -21,7 +21,7 @@ def laid(tmp_path: Path, texts: dict[str, str]) -> subprocess.CompletedProcess[s
         (staging / name).write_text(text)
     (tmp_path / "home").mkdir(exist_ok=True)
     environment = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=True)
 
 
 def test_settings_are_there_before_the_program_begins(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def server() -> Iterator[ModelServer]:
 
 def post(server: ModelServer, path: str, body: Any) -> tuple[int, str, str | None]:
     """Status, body and Retry-After. Raises http.client.HTTPException or OSError where the connection breaks."""
-    link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=20)
+    link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=300)
     try:
         link.request("POST", path, json.dumps(body), {"Authorization": "Bearer k-1"})
         answer = link.getresponse()
@@ -261,7 +261,10 @@ def test_malformed_events_are_no_json() -> None:
 
 
 def test_a_stall_says_nothing_until_the_server_closes() -> None:
-    with model_server(Fault("stall")) as server, socket.create_connection(server.server_address[:2], 20) as link:
+    with (
+        model_server(Fault("stall")) as server,
+        socket.create_connection(("127.0.0.1", server.server_port), 300) as link,
+    ):
         body = json.dumps(ASKED[1]).encode()
         link.sendall(b"POST /v1/responses HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         received = b""
@@ -271,7 +274,7 @@ def test_a_stall_says_nothing_until_the_server_closes() -> None:
         with pytest.raises(TimeoutError):
             link.recv(1)
         server.closing.set()
-        link.settimeout(20)
+        link.settimeout(300)
         assert link.recv(1) == b""
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from evopolicy.agents import load_agent
+from evopolicy.agents.scripts import cma_es
 from evopolicy.kernel.ports import AgentIntegration
 
 CONF = Path(__file__).parents[2] / "conf" / "agent"
@@ -211,9 +213,10 @@ def test_cma_es_goes_on_after_its_host_was_killed_as_if_nothing_had_been(host: C
             left[0] -= verb == "submit"
             if left[0] < 0:
                 raise RuntimeError("the Host is killed")
-            return handle(verb, arguments)
+            answer: dict[str, Any] = handle(verb, arguments)
+            return answer
 
-        session.handle = die_after_some  # type: ignore[method-assign]
+        session.handle = die_after_some
         assert cut.agent(agent("cma_es"), seed=1).code == 1
     assert len(cut.state().submissions) == 2
     with cut.open():
@@ -235,6 +238,24 @@ def test_cma_es_survives_engine_faults(host: Callable[..., Any]) -> None:
     with smoke.open():
         assert smoke.agent(agent("cma_es")).code == 0
     assert {s.status for s in smoke.state().submissions} == {"failed", "published"}
+
+
+def test_a_candidate_cma_es_could_not_measure_is_no_better_than_the_worst_of_its_generation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[list[float]] = []
+    strategy = SimpleNamespace(
+        ask=lambda: [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]],
+        tell=lambda _, losses: told.append(losses),
+        result=SimpleNamespace(xfavorite=[0.0, 0.0]),
+    )
+    scores = iter([-3.0, None, -5.0, None, None, None])
+    search: Any = SimpleNamespace(
+        parameters=SimpleNamespace(start=[0.0, 0.0]), values=list, measure=lambda *_: next(scores)
+    )
+    monkeypatch.setattr(cma_es, "_strategy", lambda *_: strategy)
+    cma_es._evolve(search, cma_es.Plan(population=3, generations=2, episodes=1), 1.0, 0)
+    assert told == [[3.0, 5.0, 5.0], [0.0, 0.0, 0.0]]
 
 
 @pytest.mark.parametrize(

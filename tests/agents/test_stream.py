@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,6 +159,19 @@ def test_json_is_read_to_a_depth_that_all_that_follows_can_bear() -> None:
     for depth in (MAX_DEPTH + 2, 500, 100_000):
         with pytest.raises(ValueError):
             json_value("[" * depth + "]" * depth)
+
+
+def test_of_standard_error_the_end_is_read(tmp_path: Path) -> None:
+    (tmp_path / "stderr.log").write_text("".join(f"line {number}\n\n" for number in range(100)))
+    assert stream.stderr_of(tmp_path, most=18) == ["line 98", "line 99"]
+    assert stream.stderr_of(tmp_path / "nowhere") == stream.stderr_of(None) == []
+
+
+def test_what_ended_with_an_error_is_not_completed() -> None:
+    made = Collected()
+    assert made.transcript(usage=Usage(), completed=True).completed
+    failed = made.transcript(usage=Usage(), completed=True, error="overloaded")
+    assert not failed.completed and failed.error_kind == "overload"
 
 
 # --- Every parser --------------------------------------------------------------------------------------------------

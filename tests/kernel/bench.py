@@ -19,12 +19,13 @@ import numpy as np
 
 from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.budget import Budget
+from evopolicy.kernel.durable import make_folder
 from evopolicy.kernel.errors import AgentError, InvalidAction, Refused
-from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, Fault, Outcome, Output, PolicyFailure
+from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, FailureKind, Fault, Outcome, Output, PolicyFailure
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.policy import PolicyContext, bind
 from evopolicy.kernel.pool import Pool, PoolConfig, plan_pool
-from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Limits, Provider, Served
+from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider, Served
 from evopolicy.kernel.program import ProgramStore, capture
 from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord
 from evopolicy.kernel.run import RunPlan
@@ -37,7 +38,7 @@ from evopolicy.kernel.transcript import Transcript, Usage
 
 STEPS = 4
 FAILURE_SCORE = -1.0
-WAIT = 20.0
+WAIT = 150.0
 """Seconds after which a test that waits for another thread gives up; never a measure of speed."""
 
 CONSTANT = """
@@ -73,6 +74,8 @@ class Tally:
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     id: str = "test/Tally-v1"
+    seed_bits: int = 63
+    programs: Mapping[str, Path] = field(default_factory=dict)
     artifact_names: Sequence[str] = ()
     """Bulk artifacts of 1,000 bytes that each Feedback gets."""
     score_of: Callable[[Outcome], float] = lambda outcome: outcome.episode_return
@@ -92,15 +95,12 @@ class Tally:
             max_steps=STEPS,
             failure_score=FAILURE_SCORE,
             parameters=dict(self.parameters),
+            seed_bits=self.seed_bits,
         )
 
     @property
     def reference(self) -> BenchmarkReference:
         return BenchmarkReference("tests.kernel.bench:Tally", dict(self.parameters))
-
-    @property
-    def programs(self) -> Mapping[str, Path]:
-        raise NotImplementedError
 
     def plan(self, _split: str, seed: int) -> Mapping[str, Any]:
         return {"offset": (seed % 7) / 8}
@@ -159,7 +159,7 @@ class InlineExecutor:
     """Runs Policies in this process. `fault` decides by Program folder and Episode which Episodes fault; Evaluations
     wait while `gate` is cleared."""
 
-    isolation = "none"
+    isolation: Isolation = "none"
     limits = LIMITS
 
     def __init__(self, benchmark: Tally) -> None:
@@ -238,7 +238,7 @@ def run_episode(benchmark: Tally, program: Path, episode: EpisodeSpec, rows: lis
             step, total = step + 1, total + reward
             rows.append(TraceRow(step, observation, action, reward, ended, False, {}))
     except Exception as error:
-        kind = "invalid_action" if isinstance(error, InvalidAction) else "exception"
+        kind: FailureKind = "invalid_action" if isinstance(error, InvalidAction) else "exception"
         failure = PolicyFailure(kind, str(error), "act", step, traceback.format_exc())
         return Outcome(episode.index, total, step, "failed", failure, environment.measures(), Output("printed"))
     return Outcome(episode.index, total, step, "terminated", None, environment.measures(), Output("printed"))
@@ -312,17 +312,23 @@ class ThreadLauncher:
 
     functions: Sequence[AgentFunction]
     gateway: DirectGateway
-    isolation: str = "none"
+    isolation: Isolation = "none"
     started: int = 0
+
+    def seen_socket(self, socket: Path) -> Path:
+        return socket
 
     def served(self, _logs: Path) -> Served | None:
         return None
+
+    def recover(self, _logs: Path, _home: Path) -> None: ...
 
     def start(self, site: Any, invoke: Callable[[Any], Invocation]) -> ThreadProcess:
         function = self.functions[min(self.started, len(self.functions) - 1)]
         self.started += 1
         invoke(SimpleNamespace(**vars(site)))
-        site.logs.mkdir(parents=True)
+        make_folder(site.logs)
+        (site.logs / "stdout.log").touch()
         calls = AgentCalls(
             site.workspace,
             self.gateway.handlers[site.socket],

@@ -60,6 +60,28 @@ def killed(root: str, at: int, when: str, resumes: bool, finish: str) -> None:
     run(stage(Path(root), resumes=resumes, finish=finish).plan())
 
 
+OPERATIONS = ("fsync", "rename", "replace", "mkdir", "symlink", "unlink", "rmdir")
+"""By which the Host's folder changes for good."""
+
+
+def counted(root: str, at: int) -> None:
+    """Run, and die right before the file operation `at`, from 0; where it comes to its end, say how many there were."""
+    done = iter(range(10**9))
+
+    def dying(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def operate(*arguments: Any, **more: Any) -> Any:
+            if next(done) == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return operation(*arguments, **more)
+
+        return operate
+
+    for name in OPERATIONS:
+        setattr(os, name, dying(getattr(os, name)))
+    run(stage(Path(root)).plan())
+    (Path(root) / "operations").write_text(str(next(done)))
+
+
 def with_small_files(root: str, most_bytes: int) -> None:
     """Run where no file may grow past `most_bytes`; prints nothing, exits 3 and leaves the sentence in `said`."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))

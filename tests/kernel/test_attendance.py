@@ -11,7 +11,7 @@ import pytest
 
 from evopolicy.kernel import attendance, stream
 from evopolicy.kernel.clock import BlockedClock
-from evopolicy.kernel.ports import Served
+from evopolicy.kernel.ports import AgentLimits, Served
 from evopolicy.kernel.stream import read_transcript
 from evopolicy.kernel.transcript import Transcript, Usage
 
@@ -51,7 +51,7 @@ def test_a_reader_that_fails_is_reported_in_the_transcript(tmp_path: Path) -> No
     def fail(*_: Any) -> Transcript:
         raise RecursionError("deep")
 
-    transcript = read_transcript(SimpleNamespace(read=fail), tmp_path)  # type: ignore[arg-type]
+    transcript = read_transcript(SimpleNamespace(read=fail), tmp_path)
     assert transcript.error == "the transcript cannot be read: RecursionError: deep"
     assert transcript.error_kind == "other", "not a provider's failure: nothing is retried for it"
 
@@ -125,3 +125,21 @@ def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_th
     assert attendance.is_unexplained(20, {"input_tokens": 100, "output_tokens": 50})
     assert not attendance.is_unexplained(2, {"input_tokens": 100, "output_tokens": 50})
     assert not attendance.is_unexplained(None, {})
+
+
+@pytest.mark.parametrize(
+    ("limit", "running", "printed", "called", "idle"),
+    [
+        (10.0, False, 89.0, 80.0, True),
+        (10.0, False, 90.0, 80.0, False),  # exactly the limit
+        (10.0, False, 80.0, 91.0, False),  # a call of its own
+        (10.0, True, 0.0, 0.0, False),  # an Evaluation runs, however long it has been silent
+        (None, False, 0.0, 0.0, False),
+    ],
+)
+def test_an_agent_is_idle_where_it_neither_prints_nor_calls_nor_has_an_evaluation_running(
+    limit: float | None, running: bool, printed: float, called: float, idle: bool
+) -> None:
+    process, session = SimpleNamespace(last_output=lambda: printed), SimpleNamespace(running=running, last_call=called)
+    limits = AgentLimits(None, limit, 0.0)
+    assert attendance._idle(process, session, limits, 100.0) is idle  # type: ignore[arg-type]

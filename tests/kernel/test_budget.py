@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evopolicy.kernel.budget import Account, Budget
+from evopolicy.kernel.budget import MAX_SUBMISSIONS, MAX_UNITS, Account, Budget
 from evopolicy.kernel.errors import ConfigError, Refused
 
 EARLY = Budget(submissions=3, episodes=10, per_submission=None, finish="allow_early", candidates="all")
 EXHAUST = replace(EARLY, finish="exhaust")
+
+
+@pytest.mark.parametrize(("key", "most"), [("submissions", MAX_SUBMISSIONS), ("episodes", MAX_UNITS)])
+def test_a_budget_beyond_what_a_journal_holds_is_refused_before_the_run_and_not_within_it(key: str, most: int) -> None:
+    most_there_is, more = ({key: number} for number in (most, most + 1))
+    replace(EARLY, **cast(Any, most_there_is)).check_against(8)
+    with pytest.raises(ConfigError, match=rf"budget.{key}: at most {most:,} can be recorded of one Run"):
+        replace(EARLY, **cast(Any, more)).check_against(8)
 
 
 def code(account: Account, units: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,34 @@ def test_only_what_faulted_is_tried_again_with_the_same_seed(executor: InlineExe
     assert [seed for _, seed in executor.ran] == [104, 100, 102, 100, 100]
     assert [graded.score for graded in evaluation.graded] == [14.0, 12.0, 13.0]
     assert evaluation.retried == 2
+
+
+BLAMED = Outcome(0, 2.0, 1, "failed", PolicyFailure("invalid_action", "raises KeyError", "act", 1))
+
+
+@pytest.fixture
+def judging(executor: InlineExecutor, tmp_path: Path) -> InlineExecutor:
+    """Its Benchmark has an initial Program."""
+    executor.benchmark.programs = {"initial": write_program(tmp_path / "initial", 0)}
+    return executor
+
+
+def test_actions_that_make_the_environment_raise_are_the_policys_failure(judging: Any, program: Path) -> None:
+    """They were charged to nobody: the worst Policies were left out of tables."""
+    raising = replace(FAULT, raised=BLAMED)
+    judging.fault = lambda folder, episode: raising if folder == program and episode.index == 0 else None
+    evaluation = evaluate(judging, program)
+    assert evaluation.outcomes[1] == BLAMED
+    assert [graded.score for graded in evaluation.graded] == [14.0, FAILURE_SCORE, 13.0]
+    assert evaluation.retried == 0
+    assert judging.ran[3:] == [("initial", 100)]
+
+
+def test_an_environment_that_raises_for_the_initial_program_too_is_at_fault(judging: Any, program: Path) -> None:
+    raising = replace(FAULT, raised=BLAMED)
+    judging.fault = lambda _, episode: raising if episode.index == 0 else None
+    with pytest.raises(EpisodeFault, match="faulted 3 times; Episode 0: environment fault: the simul"):
+        evaluate(judging, program)
 
 
 def test_a_fault_that_stays_is_told_with_its_cause(executor: InlineExecutor, program: Path) -> None:

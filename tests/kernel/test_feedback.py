@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from evopolicy.kernel import feedback as feedback_module
+from evopolicy.kernel import shelf as shelf_module
 from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.evaluation import EpisodeResult, Evaluation, Graded, Outcome, Output, PolicyFailure
 from evopolicy.kernel.feedback import (
@@ -23,12 +25,15 @@ from evopolicy.kernel.feedback import (
     check_artifacts,
     compose,
     copy_feedback,
-    discard_copy,
-    evict,
+    discard,
     publish,
 )
+from evopolicy.kernel.host_paths import host_paths
+from evopolicy.kernel.record import feedback_folder
+from evopolicy.kernel.shelf import Shelf
 from evopolicy.kernel.values import ValueRefused
 
+PATHS = host_paths()
 TRACEBACK = 'File "policy.py", line 9, in act\nZeroDivisionError'
 FAILED = Outcome(
     7, 1.0, 3, "failed", PolicyFailure("exception", "division by zero", "act", 3, TRACEBACK), {"speed": np.float64(2)},
@@ -76,7 +81,9 @@ def test_each_level_shows_exactly_what_it_says(visibility: str, keys: list[str],
 def test_below_episodes_nothing_of_a_single_episode_is_told(
     visibility: str, artifact: Artifact, tmp_path: Path
 ) -> None:
-    publish(tmp_path / "0002", composed(visibility, artifact), EVALUATION, [artifact] if visibility == "full" else [])
+    publish(
+        tmp_path / "0002", composed(visibility, artifact), EVALUATION, [artifact] if visibility == "full" else [], PATHS
+    )
     (only,) = [path for path in (tmp_path / "0002").rglob("*") if path.is_file()]
     text = only.read_text()
     for secret in ("division by zero", "policy.py", "printed by seven", "xxx", '"index"', 'speed": 2', "truncated"):
@@ -110,7 +117,7 @@ def test_feedback_names_public_indices_and_no_seed(visibility: str) -> None:
 
 
 def test_content_is_plain_json_even_where_a_benchmark_gave_numpy() -> None:
-    given = {"speeds": np.array([1.5, 2.0], np.float32), "steps": np.int64(3), "fast": np.bool_(True)}
+    given: dict[str, Any] = {"speeds": np.array([1.5, 2.0], np.float32), "steps": np.int64(3), "fast": np.bool_(True)}
     content = compose("episodes", 2, "digest", EVALUATION, given)
     assert json.loads(json.dumps(content, allow_nan=False)) == content
     assert content["summary"] == {"speeds": [1.5, 2.0], "steps": 3, "fast": True}
@@ -129,7 +136,7 @@ def test_a_submission_of_thousands_of_episodes_is_no_fault() -> None:
 def test_what_is_not_public_in_a_summary_is_refused_with_its_path() -> None:
     with pytest.raises(ValueRefused, match=r"feedback\.summary\.speed: nan is not finite"):
         compose("summary", 1, "p", EVALUATION, {"speed": math.nan})
-    bad = replace(FINE, measures={"where": object()})
+    bad = replace(FINE, measures={"where": object()})  # type: ignore[dict-item]
     with pytest.raises(ValueRefused, match=r"feedback\.by_episode\[0\]\.measures\.where"):
         compose("episodes", 1, "p", Evaluation((Graded(1.0, bad),), (), 0), {})
 
@@ -184,9 +191,9 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_published_feedback_holds_content_output_and_artifacts(artifact: Artifact, tmp_path: Path) -> None:
     target = tmp_path / "submissions" / "feedback"
-    publish(target, composed("full", artifact), EVALUATION, [artifact])
+    publish(target, composed("full", artifact), EVALUATION, [artifact], PATHS)
     files = tree(target)
-    assert json.loads(files.pop("feedback.json")) == composed("full", artifact)
+    assert json.loads(files.pop("feedback.json")) == {"schema": 1, **composed("full", artifact)}
     assert files == {"episodes/0007.csv": b"t,x\n0,1\n", "output/0003.txt": b"x" * 3_000}
     assert [path.name for path in target.parent.iterdir()] == ["feedback"]
 
@@ -194,8 +201,8 @@ def test_published_feedback_holds_content_output_and_artifacts(artifact: Artifac
 def test_publishing_again_replaces_what_a_killed_host_left(artifact: Artifact, tmp_path: Path) -> None:
     target = tmp_path / "feedback"
     (tmp_path / ".feedback.staging" / "half").mkdir(parents=True)
-    publish(target, composed("full", artifact), EVALUATION, [artifact])
-    publish(target, composed("score"), EVALUATION, [])
+    publish(target, composed("full", artifact), EVALUATION, [artifact], PATHS)
+    publish(target, composed("score"), EVALUATION, [], PATHS)
     assert list(tree(target)) == ["feedback.json"]
     assert not (tmp_path / ".feedback.staging").exists()
 
@@ -204,7 +211,8 @@ def test_publishing_again_replaces_what_a_killed_host_left(artifact: Artifact, t
 def test_feedback_is_whole_or_absent_when_the_disk_fills(
     artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    write, done = feedback_module.write_durably, []
+    write = feedback_module._lay
+    done: list[Path] = []
 
     def full(path: Path, content: bytes) -> None:
         if len(done) == writes:
@@ -212,9 +220,9 @@ def test_feedback_is_whole_or_absent_when_the_disk_fills(
         done.append(path)
         write(path, content)
 
-    monkeypatch.setattr(feedback_module, "write_durably", full)
+    monkeypatch.setattr(feedback_module, "_lay", full)
     with pytest.raises(OSError, match="No space"):
-        publish(tmp_path / "feedback", composed("full", artifact), EVALUATION, [artifact])
+        publish(tmp_path / "feedback", composed("full", artifact), EVALUATION, [artifact], PATHS)
     assert not (tmp_path / "feedback").exists()
 
 
@@ -224,7 +232,7 @@ def test_feedback_is_whole_or_absent_when_the_disk_fills(
 @pytest.fixture
 def source(tmp_path: Path, artifact: Artifact) -> Path:
     folder = tmp_path / "run" / "feedback"
-    publish(folder, composed("full", artifact), EVALUATION, [artifact])
+    publish(folder, composed("full", artifact), EVALUATION, [artifact], PATHS)
     return folder
 
 
@@ -275,17 +283,16 @@ def test_a_spoiled_workspace_gets_no_copy_and_nothing_outside_changes(
     SPOILS[spoil](workspace, outside)
     before = tree(outside)
     copy_feedback(source, workspace, "0002")
-    discard_copy(workspace, "0002", "episodes/0007.csv")
+    discard(workspace, "0002", "episodes/0007.csv")
     assert tree(outside) == before
     assert [path.name for path in source.parent.iterdir()] == ["feedback"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root enters every folder")
-def test_a_workspace_folder_nobody_may_enter_gets_no_copy(source: Path, workspace: Path) -> None:
+@pytest.mark.not_as_root
+def test_a_workspace_folder_nobody_may_enter_is_opened_and_gets_its_copy(source: Path, workspace: Path) -> None:
     workspace.chmod(0)
     copy_feedback(source, workspace, "0002")
-    workspace.chmod(0o700)
-    assert list(workspace.iterdir()) == []
+    assert [path.name for path in workspace.iterdir()] == ["0002"]
 
 
 def test_a_full_disk_while_copying_is_told_and_leaves_no_half_copy(
@@ -302,11 +309,11 @@ def test_a_full_disk_while_copying_is_told_and_leaves_no_half_copy(
 
 def test_an_evicted_artifact_leaves_the_agents_copy_too(source: Path, workspace: Path, outside: Path) -> None:
     copy_feedback(source, workspace, "0002")
-    discard_copy(workspace, "0002", "episodes/0007.csv")
+    discard(workspace, "0002", "episodes/0007.csv")
     assert not (workspace / "0002" / "episodes" / "0007.csv").exists()
     (workspace / "0002" / "episodes").rmdir()
     (workspace / "0002" / "episodes").symlink_to(outside / "0002" / "episodes")
-    discard_copy(workspace, "0002", "episodes/0007.csv")
+    discard(workspace, "0002", "episodes/0007.csv")
     assert (outside / "0002" / "episodes" / "0007.csv").exists(), "no link is followed"
 
 
@@ -320,31 +327,60 @@ def published(tmp_path: Path, number: int, **sizes: int) -> Path:
         path = tmp_path / f"made-{number}-{name}"
         path.write_bytes(b"x" * size)
         artifacts.append(Artifact(name, path, "text/plain", "permanent" if name.startswith("keep") else "bulk"))
-    folder = tmp_path / f"{number:04d}" / "feedback"
-    publish(folder, composed("full", *artifacts), EVALUATION, artifacts)
+    folder = feedback_folder(tmp_path, number)
+    publish(folder, composed("full", *artifacts), EVALUATION, artifacts, PATHS)
     return folder
+
+
+def shelf(folders: Sequence[Path], budget: int) -> tuple[Shelf, list[tuple[str, str]]]:
+    """The shelf after each Feedback has come, and what had to go meanwhile."""
+    workspace = folders[0].parents[2] / "workspace"
+    (workspace / "feedback").mkdir(parents=True, exist_ok=True)
+    made, gone = Shelf(folders[0].parents[2], workspace, budget), []
+    for folder in folders:
+        made.lay(int(folder.parent.name))
+        gone += made.over()
+    return made, gone
 
 
 def test_bulk_goes_oldest_first_until_it_fits_and_permanent_stays(tmp_path: Path) -> None:
     folders = [published(tmp_path, n, a=100, b=100, keep=1_000) for n in (1, 2, 3)]
-    assert evict(folders, 600) == []
-    assert evict(folders, 450) == [("0001", "a"), ("0001", "b")]
-    assert evict(folders, 450) == []
-    assert [sorted(tree(folder)) for folder in folders] == [
-        ["feedback.json", "keep", "output/0003.txt"],
-        ["a", "b", "feedback.json", "keep", "output/0003.txt"],
-        ["a", "b", "feedback.json", "keep", "output/0003.txt"],
-    ]
+    assert shelf(folders, 600)[1] == []
+    made, gone = shelf(folders, 450)
+    assert gone == [("0001", "a"), ("0001", "b")]
+    assert made.over() == [], "what has gone is not counted again"
 
 
 def test_the_newest_is_never_touched(tmp_path: Path) -> None:
     folders = [published(tmp_path, n, a=100) for n in (1, 2)]
-    assert evict(folders, 0) == [("0001", "a")]
-    assert evict(folders, 0) == []
-    assert "a" in tree(folders[1])
+    assert shelf(folders, 0)[1] == [("0001", "a")]
+
+
+def test_each_feedback_is_looked_at_once_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, look = [], shelf_module._bulk
+    monkeypatch.setattr(shelf_module, "_bulk", lambda folder, content: looked.append(folder) or look(folder, content))
+    folders = [published(tmp_path, n, a=100) for n in range(1, 30)]
+    assert len(shelf(folders, 250)[1]) == 27
+    assert looked == folders
+
+
+@pytest.mark.parametrize(
+    ("submission", "artifact"), [("../0001", "a"), ("0001", "../../a"), ("0001", "/a"), ("..", "a"), ("0001", "b/../a")]
+)
+def test_a_name_that_leads_elsewhere_removes_nothing(tmp_path: Path, submission: str, artifact: str) -> None:
+    for name in ("a", "0001/a", "here/0001/a", "here/0001/b/a"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    discard(tmp_path / "here", submission, artifact)
+    discard(tmp_path / "here", "0001", str(tmp_path / "a"))
+    assert len([path for path in tmp_path.rglob("a") if path.is_file()]) == 4
 
 
 def test_feedback_keeps_naming_what_was_evicted(tmp_path: Path) -> None:
     folders = [published(tmp_path, n, a=100) for n in (1, 2)]
-    evict(folders, 0)
+    made, gone = shelf(folders, 0)
+    made.discard(gone)
+    assert not (folders[0] / "a").exists()
     assert json.loads((folders[0] / "feedback.json").read_text())["artifacts"][0]["file"] == "a"

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.journal import JOURNAL, Journal, read_journal, write_durably
+from evopolicy.kernel.journal import JOURNAL, Journal, read_journal
 from evopolicy.kernel.values import ValueRefused
 
 
@@ -61,7 +63,7 @@ def test_a_second_host_is_refused_while_the_first_lives(journal: Journal, tmp_pa
 def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     text = "import sys, os; from pathlib import Path; from evopolicy.kernel.journal import Journal; " \
            "Journal(Path(sys.argv[1])).append('one'); os.kill(os.getpid(), 9)"  # fmt: skip
-    subprocess.run([sys.executable, "-c", text, str(tmp_path)], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", text, str(tmp_path)], check=False, timeout=300)
     Journal(tmp_path).append("two")
     assert words(tmp_path) == ["one", "two"]
 
@@ -87,7 +89,7 @@ def test_a_corrupt_line_is_named_and_never_skipped(journal: Journal, tmp_path: P
     journal.close()
     lines = (tmp_path / JOURNAL).read_bytes().splitlines()
     (tmp_path / JOURNAL).write_bytes(b"\n".join([lines[0], line, lines[2], b""]))
-    with pytest.raises(RecordError, match=r"journal.jsonl: line 2 is corrupt; restore the Run's folder"):
+    with pytest.raises(RecordError, match=r"journal.jsonl: line 2 is corrupt.*; restore the Run's folder"):
         list(read_journal(tmp_path))
     for _ in range(2):  # and the lock is free again
         with pytest.raises(RecordError, match="line 2 is corrupt"):
@@ -147,10 +149,11 @@ class FullDisk:
 def test_a_full_disk_loses_no_event_and_mixes_no_lines(tmp_path: Path, room: int, locked: bool) -> None:
     journal = Journal(tmp_path)
     journal.append("one")
-    journal._file = FullDisk(journal._file, room, locked)  # type: ignore[assignment]
+    disk = FullDisk(journal._file, room, locked)
+    journal._file = disk  # type: ignore[assignment]
     with pytest.raises(OSError, match="No space left"):
         journal.append("two")
-    journal._file._room = 10**6  # type: ignore[union-attr]
+    disk._room = 10**6
     with pytest.raises(RecordError, match="could not be written before; mend that and run the command again"):
         journal.append("three")
     journal.close()
@@ -187,3 +190,27 @@ def test_one_event_is_one_line_of_plain_json(journal: Journal, tmp_path: Path) -
     journal.append("one", text="a\nb\u2028c\ud800")
     (line,) = (tmp_path / JOURNAL).read_bytes().split(b"\n")[:-1]
     assert json.loads(line)["text"] == "a\nb\u2028c?"
+
+
+# --- a clock that is set back ---------------------------------------------------------------------------------------
+
+
+def test_times_never_go_back_whatever_the_machines_clock_does(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0, 40.0, 101.0]
+    monkeypatch.setattr("evopolicy.kernel.journal.time", SimpleNamespace(time=lambda: clock.pop(0)))
+    journal.append("one")
+    journal.append("two")
+    journal.close()
+    after = Journal(tmp_path)
+    clock[:0] = [50.0]
+    after.append("three")
+    after.append("four")
+    assert [event["time"] for event in after.events] == [100.0, 100.0, 100.0, 101.0]
+
+
+def test_a_journal_in_which_they_do_is_read_as_if_no_time_had_passed(tmp_path: Path) -> None:
+    lines = [{"n": n, "time": time, "event": "x"} for n, time in enumerate((100.0, 103.0, 40.0, 50.0, 104.5))]
+    (tmp_path / JOURNAL).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [event["time"] for event in read_journal(tmp_path)] == [100.0, 103.0, 103.0, 103.0, 104.5]

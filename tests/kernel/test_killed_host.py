@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.run import run
+from evopolicy.kernel.stream import is_kept
+from evopolicy.kernel.submission import read_graded
 from tests.kernel.bench import WAIT, events, names
-from tests.kernel.killed_host import PROGRAMS, killed, stage, with_full_disk, with_small_files
+from tests.kernel.killed_host import PROGRAMS, counted, killed, stage, with_full_disk, with_small_files
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +114,7 @@ def test_an_agent_that_resumes_ends_as_if_nothing_had_happened(
     assert charges(made.folder) == [1, 2, 3]
     assert outcome(finished) == outcome(unkilled[finish])
     assert finished.state.agent_ended == "finished"
+    assert_whole(finished)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +128,12 @@ def test_an_agent_that_cannot_resume_keeps_its_published_work_and_the_run_is_mar
     folder = root / "run"
     before = load_run(folder)
     made = stage(root, resumes=False, finish=finish)
+    begun = (folder / "agent" / "attempt-1" / "stdout.log").exists()
     finished = run(made.plan())
     charged = len(before.state.submissions)
-    assert made.launcher.started == (0 if before.state.agent_attempts else 1)
+    assert made.launcher.started == (0 if begun else 1)
     spent = finish == "exhaust" and charged == len(PROGRAMS)
-    if not before.state.agent_attempts or before.state.closed_by or spent:
+    if not begun or before.state.closed_by or spent:
         assert outcome(finished) == outcome(unkilled[finish]), "it had not begun, or had done all it could"
         return
     assert (finished.finished, finished.valid) == (True, False)
@@ -162,6 +167,51 @@ def test_a_host_killed_again_and_again_still_gets_there(root: Path, unkilled: di
     else:
         assert finished.result.reasons[0] == "host_killed"
         assert not finished.valid
+
+
+ROUNDS = int(os.environ.get("EVOPOLICY_CHAOS_ROUNDS", "12"))
+"""Of the tests that kill at any moment; more of them find more."""
+
+
+@pytest.mark.parametrize("round_", range(ROUNDS))
+def test_a_host_killed_before_any_change_of_its_folder_ends_as_if_nothing_had_happened(
+    root: Path, unkilled: dict[str, Run], operations: int, round_: int
+) -> None:
+    """Again and again, at moments the round's number settles, until one of its Hosts comes to its end."""
+    moments = random.Random(round_)
+    at = moments.randrange(operations)
+    while apart(counted, str(root), at) == -9:
+        at = moments.randrange(operations)
+    finished = load_run(root / "run")
+    assert outcome(finished) == outcome(unkilled["allow_early"])
+    assert charges(finished.folder) == [1, 2, 3]
+    assert_whole(finished)
+
+
+@pytest.fixture(scope="module")
+def operations(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How often a Run that nobody kills changes its folder."""
+    root = tmp_path_factory.mktemp("operations")
+    assert apart(counted, str(root), -1) == 0
+    return int((root / "operations").read_text())
+
+
+def assert_whole(finished: Run) -> None:
+    """Nothing derived is missing or half there, and nothing half made is left."""
+    attempts = sorted((finished.folder / "agent").glob("attempt-*"))
+    assert [path for path in attempts if (path / "stdout.log").exists() and not is_kept(path)] == []
+    left = [path for path in finished.folder.rglob(".*") if path.name.endswith((".staging", ".copy"))]
+    assert left == []
+    copies = finished.folder / "workspace" / "feedback"
+    for submission in finished.state.published:
+        ours, theirs = finished.feedback(submission.id), copies / f"{submission.id:04d}"
+        assert _files(ours) == _files(theirs)
+        assert "feedback.json" in _files(ours)
+        assert len(read_graded(ours.parent / "outcomes.jsonl")) == len(submission.indices)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def test_usage_that_was_printed_before_the_host_was_killed_is_counted(root: Path) -> None:

@@ -50,6 +50,20 @@ def test_derived_seeds_are_a_stable_contract() -> None:
     assert policy_seeds(pool, "training")[:2] == [95149444, 2757642045]
 
 
+def test_seeds_fit_what_the_benchmark_takes_and_the_papers_stay_as_published() -> None:
+    few, all_of_them = (plan_pool(DERIVED, Tally(seed_bits=bits), b"secret") for bits in (31, 63))
+    for split in SPLITS:
+        assert seeds(few, split) == [seed >> 32 for seed in seeds(all_of_them, split)]
+        assert policy_seeds(few, split) == policy_seeds(all_of_them, split)
+    paper, known = (plan_pool(PAPER, Tally(seed_bits=bits)) for bits in (31, 63))
+    assert paper == known
+
+
+def test_a_pool_in_which_short_seeds_meet_is_refused() -> None:
+    with pytest.raises(BenchmarkError, match="the same Episode seed twice"):
+        plan_pool(replace(DERIVED, training=64), Tally(seed_bits=2))
+
+
 def test_a_seed_is_what_the_docstring_says() -> None:
     hasher = hashlib.sha256(b"evopolicy/seed/1")
     for part in (b"case", b"secret", b"7"):
@@ -65,8 +79,9 @@ def test_no_two_parts_of_a_seed_run_together(one: list[str], two: list[str]) -> 
 
 @pytest.mark.parametrize("changed", ["training", "validation", "assessment"])
 def test_another_size_of_one_split_moves_nothing(changed: str) -> None:
+    changes: dict[str, Any] = {changed: 20}
     small = plan_pool(DERIVED, Tally(), b"secret")
-    large = plan_pool(replace(DERIVED, **{changed: 20}), Tally(), b"secret")
+    large = plan_pool(replace(DERIVED, **changes), Tally(), b"secret")
     for split in SPLITS:
         known = getattr(small, split)
         assert getattr(large, split)[: len(known)] == known
@@ -177,6 +192,7 @@ def test_policy_seeds_stay_opaque_in_the_papers_pool_but_for_its_random_row() ->
         ({"training": 0}, "pool.training: at least 1 is needed, found 0"),
         ({"validation": -1}, "pool.validation: at least 0 is needed, found -1"),
         ({"assessment": 0}, "pool.assessment: at least 1 is needed, found 0"),
+        ({"kind": "derived", "validation": 500_001}, "pool.validation: at most 500,000 are possible, found 500,001"),
         ({"training": 1025}, "pool.training: the paper's list has 1024 cases, 1025 are asked for"),
         ({"assessment": 257}, "pool.assessment: the paper's list has 256 cases"),
     ],

@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import threading
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from evopolicy.kernel import program as program_module
 from evopolicy.kernel.errors import ProgramError, RecordError
-from evopolicy.kernel.program import Program, ProgramStore, capture, diff, link_program
+from evopolicy.kernel.program import Program, ProgramStore, _digest, capture, diff, link_program
+from evopolicy.kernel.shown import misleading
 
 POLICY = "def make_policy(context): ...\n"
 
@@ -56,7 +58,7 @@ def make_folder_link(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "make", "rule"),
     [
-        ("link.py", lambda path: path.symlink_to("policy.py"), "is a symlink"),
+        ("link.py", lambda path: path.symlink_to("policy.py"), "is a symlink; .*: put a copy of what it leads to"),
         ("dangling", lambda path: path.symlink_to("nowhere"), "is a symlink"),
         ("folder", make_folder_link, "is a symlink"),
         ("pipe", os.mkfifo, "is a special file"),
@@ -88,6 +90,57 @@ def test_refuses_what_a_program_may_not_hold_and_names_path_and_rule(
     assert shown.isprintable()
     if name.isprintable() and len(name) < 200:
         assert shown in {f"{inside}/{name}".lstrip("/"), f"{inside}/policy.py".lstrip("/")}
+
+
+def test_no_name_may_be_taken_for_another_one(tree: Path) -> None:
+    """Of all of Unicode: what is not printable to Python (control, format, unassigned, private, separators) and what
+    the standard calls ignorable by default; letters of every script pass."""
+    ignorable = {
+        0x034F,
+        0x115F,
+        0x1160,
+        0x17B4,
+        0x17B5,
+        0x180B,
+        0x180F,
+        0x2800,
+        0x3164,
+        0xFE00,
+        0xFE0F,
+        0xFFA0,
+        0xE01EF,
+    }
+    for character in (
+        "\u202e",
+        "\u2066",
+        "\u200b",
+        "\u200d",
+        "\u2060",
+        "\ufeff",
+        "\u00ad",
+        "\u00a0",
+        "\u3000",
+        "\u2028",
+    ):
+        assert misleading(f"a{character}b") == f"U+{ord(character):04X}"
+    for number in range(0x110000):
+        character = chr(number)
+        refused = (
+            unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs") and character != " "
+        )
+        assert bool(misleading(character)) >= (refused or number in ignorable), hex(number)
+    assert not misleading("plain näme-1 数据 данные.py")
+    (tree / "policy\u202eyp.txt").touch()
+    with pytest.raises(ProgramError, match=r"^policy\\u202eyp\.txt: .* taken for another one, by its U\+202E"):
+        capture(tree)
+
+
+def test_a_program_that_was_stored_before_a_rule_of_names_is_still_read(tmp_path: Path) -> None:
+    files = {"policy.py": b"", "a\u200bb.txt": b"x"}
+    program = Program(_digest(dict(sorted(files.items()))), dict(sorted(files.items())))
+    store = ProgramStore(tmp_path / "programs")
+    store.put(program)
+    assert store.get(program.digest) == program
 
 
 def test_refuses_a_name_that_is_not_utf8(tree: Path) -> None:
@@ -165,7 +218,7 @@ def test_a_very_deep_tree_is_refused_by_its_path(tree: Path) -> None:
         capture(tree)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.not_as_root
 def test_an_unreadable_file_is_named_with_its_path(tree: Path) -> None:
     fill(tree, {"inner/secret": b"x"})
     (tree / "inner" / "secret").chmod(0)
@@ -190,7 +243,8 @@ def test_a_file_is_no_program(tree: Path) -> None:
 
 def after_first_read(monkeypatch: pytest.MonkeyPatch, change: object) -> None:
     """Call `change` between the two times a capture reads its tree."""
-    read, reads = program_module._read_tree, []
+    read = program_module._read_tree
+    reads: list[int] = []
 
     def read_tree(handle: int, title: str) -> dict[str, bytes]:
         files = read(handle, title)
@@ -388,7 +442,7 @@ def test_a_missing_program_is_told(tmp_path: Path) -> None:
 
 
 def test_a_failed_put_leaves_nothing_behind(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(folder: Path, _files: object) -> None:
+    def no_room(folder: Path, _files: object, *, durable: bool) -> None:  # noqa: ARG001 (as it is called)
         (folder / "half").touch()
         raise OSError(28, "No space left on device")
 
@@ -464,3 +518,17 @@ def test_reading_a_stored_program_leaves_no_mark_on_it(tmp_path: Path) -> None:
             list(place.iterdir())
     assert [(place.stat().st_atime, place.stat().st_mtime) for place in places] == before
     assert len(set(before)) == 1
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_a_store_that_is_kept_waits_for_the_disk(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    fill(tree, {f"folder/{n}": b"x" for n in range(5)})
+    program = capture(tree)
+    waited: list[int] = []
+    monkeypatch.setattr(os, "fsync", waited.append)
+    folder = ProgramStore(tmp_path / "programs").put(program, durable=durable)
+    # Where not: for the two folders of the store alone, whatever the Program holds.
+    assert len(waited) >= 6 + 2 + 2 if durable else len(waited) <= 2
+    assert (folder / "policy.py").stat().st_mode & 0o777 == 0o444

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from evopolicy.kernel.pool import PoolConfig
 from evopolicy.kernel.ports import Progress
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.result import graded_path
-from evopolicy.kernel.run import run
+from evopolicy.kernel.run import RunPlan, run
 from evopolicy.kernel.selection import SelectionConfig
 from evopolicy.kernel.submission import read_graded
 from tests.kernel.bench import (
@@ -114,7 +115,7 @@ def test_validation_starts_after_the_agents_processes_are_gone(tmp_path: Path) -
         if episode.seed in private:
             seen.append(any(thread.name == "agent" for thread in threading.enumerate()))
 
-    made.executor.fault = watch  # type: ignore[assignment]
+    made.executor.fault = watch
     run(made.plan())
     assert seen
     assert not any(seen)
@@ -280,6 +281,7 @@ class LaterClock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> LaterClock:
     later = LaterClock()
     monkeypatch.setattr("evopolicy.kernel.attendance.time", later)
+    monkeypatch.setattr("evopolicy.kernel.clock.time", later)
     return later
 
 
@@ -755,3 +757,150 @@ def test_every_visibility_level_runs(tmp_path: Path) -> None:
         assert run(made.plan()).valid
         content = json.loads((load_run(made.folder).feedback(1) / "feedback.json").read_text())
         assert ("by_episode" in content) == (visibility in ("episodes", "full"))
+
+
+# --- numbers of somebody else's ------------------------------------------------------------------------------------
+
+NO_COUNTS: list[Any] = [
+    2**53 + 1, 2**63, 2**64, 10**30, -1, -(2**63) - 1, True, 1.5, float("nan"), float("inf"), "7" * 5_000, [1], {}
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "requests"])
+def test_what_is_no_count_in_an_agents_usage_is_left_out_and_the_run_ends(tmp_path: Path, field: str) -> None:
+    for number, wrong in enumerate(NO_COUNTS):
+
+        def agent(call: AgentCalls, wrong: Any = wrong) -> None:
+            call.submit(5, "0:2")
+            call.say(usage={field: wrong, "cache_write_tokens": 2**53})
+            call("finish")
+
+        finished = run(stage(tmp_path / str(number), agent).plan())
+        assert (finished.finished, finished.valid) == (True, True), wrong
+        assert finished.state.usage[field] is None, wrong
+        assert finished.state.usage["cache_write_tokens"] == 2**53
+
+
+@pytest.mark.parametrize("wrong", [-0.5, float("nan"), float("inf"), 1e300, True, "much", 10**400])
+def test_what_is_no_cost_is_left_out_too(tmp_path: Path, wrong: Any) -> None:
+    def agent(call: AgentCalls) -> None:
+        call.submit(5, "0:2")
+        call.say(usage={"cost_usd": wrong, "output_tokens": 3})
+
+    finished = run(stage(tmp_path, agent).plan())
+    assert (finished.valid, finished.state.usage["cost_usd"], finished.state.usage["output_tokens"]) == (True, None, 3)
+
+
+@pytest.mark.parametrize("value", [1e101, -1e101, 1e308])
+def test_a_score_beyond_all_reckoning_is_a_fault_and_no_record_that_cannot_be_read(
+    tmp_path: Path, value: float
+) -> None:
+    made = stage(tmp_path, benchmark=Tally(score_of=lambda outcome: value if outcome.index else 1.0))
+    finished = run_to_the_end(made)
+    assert [s.status for s in finished.state.submissions] == ["failed", "failed"]
+    assert load_run(made.folder).state == finished.state
+
+
+def run_to_the_end(made: Stage) -> Run:
+    """The Run as far as it gets: Validation and Assessment of such a Benchmark cannot be completed."""
+    with pytest.raises(ExecutionError, match=r"nor at most 1e\+100"):
+        run(made.plan())
+    return load_run(made.folder)
+
+
+# --- an agent that cannot be started -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), OSError(28, "No space left on device")])
+def test_a_fault_of_the_machine_at_the_agents_start_loses_nothing(
+    tmp_path: Path, error: OSError, resumes: bool
+) -> None:
+    made = stage(tmp_path, agent=FunctionAgent(resumes=resumes))
+    start, faults = made.launcher.start, [error]
+
+    def failing(*arguments: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return start(*arguments)
+
+    made.launcher.start = failing  # type: ignore[method-assign,assignment]
+    with pytest.raises(RecordError, match="nothing is lost: mend that and run the command again"):
+        run(made.plan())
+    finished = run(made.plan())
+    ended = [event["reason"] for event in events(made.folder) if event["event"] == "agent_ended"]
+    assert (ended, finished.valid, finished.result.reasons) == (["not_started", "finished"], True, ())
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_nor_where_the_journal_cannot_say_so_any_more(tmp_path: Path, resumes: bool) -> None:
+    """The Host of a full disk: neither the agent's folder nor a further line of the journal can be written."""
+    made = stage(tmp_path, agent=FunctionAgent(resumes=resumes))
+    start, append = made.launcher.start, Journal.append
+
+    def full(self: Journal, event: str, **content: Any) -> Any:
+        if event == "agent_ended" and made.launcher.started == 0:
+            raise OSError(28, "No space left on device")
+        return append(self, event, **content)
+
+    def failing(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    made.launcher.start = failing  # type: ignore[method-assign,assignment]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RecordError, match="nothing is lost"):
+        patch.setattr(Journal, "append", full)
+        run(made.plan())
+    made.launcher.start = start  # type: ignore[method-assign]
+    finished = run(made.plan())
+    assert (finished.state.agent_ended, finished.valid, finished.result.reasons) == ("finished", True, ())
+
+
+# --- other versions ------------------------------------------------------------------------------------------------
+
+MEASURING = {"python": "3.11.7", "gymnasium": "1.0.0"}
+
+
+def with_versions(plan: RunPlan, **versions: str) -> RunPlan:
+    measuring = {name: versions.get(name, version) for name, version in MEASURING.items()}
+    return replace(plan, record=replace(plan.record, versions={**measuring, **versions}), measuring=measuring)
+
+
+@pytest.mark.parametrize("after", ["opened", "agent_started", "reserved", "published", "closed", "handoff", "selected"])
+def test_a_run_never_goes_on_under_other_versions_of_what_an_outcome_depends_on(tmp_path: Path, after: str) -> None:
+    made = stage(tmp_path)
+    cut_after(made, with_versions(made.plan()), after)
+    before = (made.folder / "journal.jsonl").read_bytes()
+    other = with_versions(made.plan(), gymnasium="1.1.0")
+    with pytest.raises(RecordError, match=r"run: began with gymnasium 1\.0\.0 and would go on with gymnasium 1\.1\.0"):
+        run(other)
+    assert (made.folder / "journal.jsonl").read_bytes() == before, "nothing was written, so nothing is mixed"
+    finished = run(with_versions(made.plan()))
+    assert (finished.valid, finished.record.versions) == (True, MEASURING)
+    assert run(other) == finished, "a finished one is read whatever is installed"
+    ruled = replace(other, record=replace(other.record, result_key="another rule"))
+    with pytest.raises(RecordError, match="which would mix Episodes of both"):
+        run(ruled)
+
+
+@pytest.mark.parametrize(("after", "refused"), [("published", True), ("handoff", False), ("selected", False)])
+def test_another_version_of_the_agents_program_matters_while_its_agent_may_start(
+    tmp_path: Path, after: str, refused: bool
+) -> None:
+    made = stage(tmp_path)
+    cut_after(made, with_versions(made.plan(), codex="1"), after)
+    if not refused:
+        assert run(with_versions(made.plan(), codex="2")).valid
+        return
+    with pytest.raises(RecordError, match="began with codex 1 and would go on with codex 2"):
+        run(with_versions(made.plan(), codex="2"))
+
+
+def cut_after(made: Stage, plan: RunPlan, event: str) -> None:
+    """The Run as a Host leaves it that is killed after its first `event`."""
+    run(plan)
+    at = names(made.folder).index(event)
+    journal = made.folder / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[: at + 1]))
+    shutil.rmtree(made.folder / "evaluations")
+    if event == "opened":
+        shutil.rmtree(made.folder / "agent")

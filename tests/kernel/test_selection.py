@@ -111,7 +111,8 @@ def test_no_candidate_beats_the_validation_choice(candidates: list[Candidate], t
 def test_measure_by_hand() -> None:
     """1, 2, 3, 4: mean 2.5, sample variance 5/3, standard error sqrt(5/12)."""
     measured = measure([1.0, 2.0, 3.0, 4.0], failed=1)
-    assert measured == Measurement(2.5, pytest.approx(math.sqrt(5 / 12)), 4, 1)
+    assert measured == Measurement(2.5, measured.standard_error, 4, 1)
+    assert measured.standard_error == pytest.approx(math.sqrt(5 / 12))
     assert measure([7.0], 0) == Measurement(7.0, None, 1, 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_a_fresh_session_is_open_and_says_what_there_is_to_spend(desk: Desk) -> 
 def test_submit_answers_with_score_and_where_the_feedback_lies(desk: Desk) -> None:
     answer = desk.submit(3, "0:2,5")
     submission = answer["submission"]
-    offsets = [desk.stage.planned.training[n].scenario["offset"] for n in (0, 1, 5)]
+    offsets: list[Any] = [desk.stage.planned.training[n].scenario["offset"] for n in (0, 1, 5)]
     assert submission["score"] == pytest.approx(12 + 4 * sum(offsets) / 3)
     assert (submission["id"], submission["status"], submission["selector"]) == (1, "published", "0:2,5")
     assert (submission["episodes"], submission["failed_episodes"], submission["summary"]) == (3, {}, {"episodes": 3})
@@ -189,7 +190,9 @@ def test_many_equal_calls_at_once_are_one_submission(desk: Desk) -> None:
     write_program(desk.stage.workspace / "program", 4)
     with ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(desk, "submit", path="program", episodes="0:3") for _ in range(8)]
-        wait_until(lambda: names(desk.folder) == ["reserved"])
+        # A call that comes after the Evaluation's end is another Submission: all of them wait before it may end.
+        wait_until(lambda: len(desk.session._changed._waiters) == 8)  # type: ignore[attr-defined]
+        assert names(desk.folder) == ["reserved"]
         desk.executor.gate.set()
         answers = [call.result() for call in calls]
     assert {answer["submission"]["id"] for answer in answers} == {1}
@@ -230,6 +233,7 @@ def test_many_different_calls_at_once_never_overspend(desk: Desk) -> None:
         ("submit", {"path": "program"}, "selector_empty"),
         ("submit", {"path": "program", "episodes": 3}, "selector_empty"),
         ("submit", {"path": "program", "episodes": "x"}, "selector_malformed"),
+        ("submit", {"path": "program", "episodes": "0:\ud800"}, "selector_malformed"),
         ("submit", {"path": "program", "episodes": "1,1"}, "selector_duplicate"),
         ("submit", {"path": "program", "episodes": "0:3,2"}, "selector_duplicate"),
         ("submit", {"path": "program", "episodes": "0:7"}, "selector_out_of_pool"),
@@ -239,6 +243,8 @@ def test_many_different_calls_at_once_never_overspend(desk: Desk) -> None:
         ("submit", {"path": "program/../..", "episodes": "0"}, "outside_workspace"),
         ("submit", {"path": "nul\0", "episodes": "0"}, "bad_path"),
         ("submit", {"path": "\ud800", "episodes": "0"}, "bad_path"),
+        ("submit", {"path": "a\u202eb", "episodes": "0"}, "bad_path"),
+        ("submit", {"path": "a\u115fb", "episodes": "0"}, "bad_path"),
         ("submit", {"path": ["program"], "episodes": "0"}, "bad_path"),
         ("submit", {"path": {"a": 1}, "episodes": "0"}, "bad_path"),
         ("submit", {"path": "x" * 5_000, "episodes": "0"}, "program_refused"),
@@ -449,7 +455,10 @@ def test_a_fault_that_stays_fails_the_submission_keeps_the_charge_and_goes_on(de
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (Tally(score_of=lambda outcome: outcome.measures["nothing"]), "tally: score raised KeyError: 'nothing'"),
+        (
+            Tally(score_of=lambda outcome: float(cast(Any, outcome.measures["nothing"]))),
+            "tally: score raised KeyError: 'nothing'",
+        ),
         (Tally(score_of=lambda _: float("nan")), "the score nan is not finite"),
         (Tally(summarize_of=lambda _: {"bad": float("nan")}), "tally: summary.bad: nan is not finite"),
         (Tally(summarize_of=lambda _: 5), "tally: summarize raised TypeError"),  # type: ignore[arg-type, return-value]
@@ -498,7 +507,7 @@ def fill_disk(desk: Desk) -> None:
     def full(_data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    desk.journal._write = full  # type: ignore[method-assign]
+    desk.journal._write = full  # type: ignore[method-assign, assignment]
 
 
 @pytest.mark.parametrize("call", ["submit", "finish", "refusal"])
@@ -529,7 +538,7 @@ def test_a_disk_that_fills_during_an_evaluation_wakes_those_who_wait(desk: Desk)
 def test_a_disk_that_fills_while_a_program_is_stored_charges_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("evopolicy.kernel.program._write_tree", full)
@@ -639,13 +648,10 @@ def test_bulk_artifacts_are_evicted_from_record_and_workspace_alike(tmp_path: Pa
     desk = make(tmp_path, benchmark=Tally(artifact_names=["a", "b"]), feedback=feedback)
     for value in (1, 2, 3):
         desk.submit(value)
-    here, there = (
-        (lambda n: desk.stage.workspace / "feedback" / f"{n:04d}"),
-        (lambda n: desk.folder / "submissions" / f"{n:04d}" / "feedback"),
-    )
-    for place in (here, there):
-        assert [(place(n) / "a").exists() for n in (1, 2, 3)] == [False, False, True]
-        assert [(place(n) / "b").exists() for n in (1, 2, 3)] == [False, False, True]
+    here = [desk.stage.workspace / "feedback" / f"{n:04d}" for n in (1, 2, 3)]
+    there = [desk.folder / "submissions" / f"{n:04d}" / "feedback" for n in (1, 2, 3)]
+    for place, name in itertools.product((here, there), ("a", "b")):
+        assert [(copy / name).exists() for copy in place] == [False, False, True]
     evicted = [event["artifacts"] for event in events(desk.folder) if event["event"] == "evicted"]
     assert evicted == [[["0001", "a"], ["0001", "b"]], [["0002", "a"], ["0002", "b"]]]
     desk.close()

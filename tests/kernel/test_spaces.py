@@ -341,10 +341,12 @@ def test_samples_are_gymnasiums_own(ours: Any, theirs: Any) -> None:
             assert np.asarray(one).dtype == np.asarray(two).dtype
 
 
-@pytest.mark.parametrize("space", SPACES, ids=lambda space: type(space).__name__)
+DRAWN = [space for space in SPACES if not (isinstance(space, Box) and space.dtype == np.int64)]
+"""Gymnasium itself cannot draw from all 64 bits."""
+
+
+@pytest.mark.parametrize("space", DRAWN, ids=lambda space: type(space).__name__)
 def test_every_sample_is_a_member(space: Space) -> None:
-    if isinstance(space, Box) and space.dtype == np.int64:
-        pytest.skip("Gymnasium itself cannot draw from all 64 bits")
     for seed in range(20):
         sample = space.sample(drawn(seed))
         member, clipped = cast_action(space, sample)

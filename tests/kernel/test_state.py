@@ -12,8 +12,9 @@ from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.journal import Journal
 from evopolicy.kernel.selection import Measurement
-from evopolicy.kernel.state import _STEPS, Ledger, ResultState, RunState, SubmissionState, fold
+from evopolicy.kernel.state import _STEPS, AttemptClock, Ledger, ResultState, RunState, SubmissionState, fold
 
+P, Q = "ab" * 32, "cd" * 32
 MEASURED = {"mean": 1.5, "standard_error": None, "episodes": 1, "failed": 0}
 
 
@@ -21,13 +22,14 @@ def state(*events: tuple[str, dict[str, Any]]) -> RunState:
     return fold({"n": n, "time": float(n), "event": word, **content} for n, (word, content) in enumerate(events))
 
 
-RESERVED = ("reserved", {"submission": 1, "program": "p", "selector": "0:3,5", "units": 4})
-RESERVED_2 = ("reserved", {"submission": 2, "program": "q", "selector": "1", "units": 1})
+RESERVED = ("reserved", {"submission": 1, "program": P, "selector": "0:3,5", "units": 4})
+RESERVED_2 = ("reserved", {"submission": 2, "program": Q, "selector": "1", "units": 1})
 PUBLISHED = (
     "published",
     {"submission": 1, "score": 2.5, "failures": {"exception": 1}, "retried": 0, "wall_seconds": 1.0,
      "feedback_seconds": 0.5, "policy_seconds": 0.25},
 )  # fmt: skip
+BOTH = (RESERVED, PUBLISHED, RESERVED_2, ("published", {"submission": 2, "score": 1.0}))
 STARTED = ("agent_started", {"attempt": 1})
 
 
@@ -41,7 +43,7 @@ def test_nothing_is_an_open_session() -> None:
     [
         ("resumed", {"result": "r"}),
         ("evicted", {"artifacts": []}),
-        ("fault", {"where": "validation", "program": "p", "message": "m"}),
+        ("fault", {"where": "validation", "program": P, "message": "m"}),
     ],
 )
 def test_what_only_tells_changes_nothing(event: tuple[str, dict[str, Any]]) -> None:
@@ -54,7 +56,7 @@ def test_a_run_began_when_its_journal_was_opened() -> None:
 
 def test_reserved_charges_and_is_pending() -> None:
     after = state(RESERVED)
-    assert after.pending == SubmissionState(1, "p", (0, 1, 2, 5), "running", units_used=4, time=0.0)
+    assert after.pending == SubmissionState(1, P, (0, 1, 2, 5), "running", units_used=4, time=0.0)
     account = after.account(Budget(3, 10, None, "allow_early", "all"), 8)
     assert (account.submissions_used, account.episodes_used) == (1, 4)
 
@@ -94,6 +96,24 @@ def test_attempts_add_up_their_times_and_usage() -> None:
     assert after.usage == {"input_tokens": 15, "output_tokens": 7, "cost_usd": 0.5, "cost_is_estimate": True}
 
 
+def test_an_attempts_clock_stands_while_its_call_waits_and_is_added_up_by_its_end() -> None:
+    def told(event: str, thinking: float, evaluating: float, **content: Any) -> tuple[str, dict[str, Any]]:
+        return event, {**content, "clock": {"thinking": thinking, "evaluating": evaluating}}
+
+    reserved = told("reserved", 0.5, 0.0, **RESERVED[1], waits=True)
+    timed_out = told("wait_ended", 0.5, 3.0, submission=1)
+    again = told("wait_began", 0.75, 3.0, submission=1)
+    published = told("published", 0.75, 4.0, **PUBLISHED[1])
+    steps = [
+        (STARTED, AttemptClock()), (reserved, AttemptClock(0.5, 0.0, True)), (timed_out, AttemptClock(0.5, 3.0)),
+        (again, AttemptClock(0.75, 3.0, True)), (published, AttemptClock(0.75, 4.0)),
+        (("agent_ended", {"reason": "exited", "thinking_seconds": 1.0, "evaluating_seconds": 4.0}), AttemptClock()),
+    ]  # fmt: skip
+    for last, (_, clock) in enumerate(steps):
+        assert state(*(event for event, _ in steps[: last + 1])).attempt == clock
+    assert state(reserved, PUBLISHED).attempt.waiting, "what a Host that recovers writes says nothing of its agent"
+
+
 def test_refusals_are_counted() -> None:
     event = ("refused", {"verb": "submit", "code": "busy", "reason": "r"})
     assert state(event, event).refusals == 2
@@ -107,19 +127,43 @@ def test_handoff_keeps_candidates_and_reasons() -> None:
 
 def test_results_are_kept_by_key() -> None:
     after = state(
-        ("validated", {"result": "a", "program": "p", "measurement": MEASURED, "wall_seconds": 1.0}),
-        ("validated", {"result": "a", "program": "q", "measurement": MEASURED, "wall_seconds": 2.0}),
-        ("selected", {"result": "a", "program": "q", "submission": 2}),
-        ("assessed", {"result": "a", "program": "q", "measurement": MEASURED, "wall_seconds": 4.0}),
+        *BOTH,
+        ("validated", {"result": "a", "program": P, "measurement": MEASURED, "wall_seconds": 1.0}),
+        ("validated", {"result": "a", "program": Q, "measurement": MEASURED, "wall_seconds": 2.0}),
+        ("selected", {"result": "a", "program": Q, "submission": 2}),
+        ("assessed", {"result": "a", "program": Q, "measurement": MEASURED, "wall_seconds": 4.0}),
         ("ended", {"result": "a", "valid": True, "reasons": ["nothing_published"]}),
-        ("selected", {"result": "b", "program": "p", "submission": None}),
+        ("selected", {"result": "b", "program": P, "submission": None}),
     )
     measured = Measurement(1.5, None, 1, 0)
     assert after.results["a"] == ResultState(
-        {"p": measured, "q": measured}, "q", 2, measured, True, True, ("nothing_published",),
+        {P: measured, Q: measured}, Q, 2, measured, True, True, ("nothing_published",),
         {"validation": 3.0, "assessment": 4.0},
     )  # fmt: skip
-    assert after.results["b"] == ResultState(selected="p")
+    assert after.results["b"] == ResultState(selected=P)
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([("selected", {"result": "a", "program": P, "submission": 2})], "line 5.*Submission 2 is another one"),
+        ([("selected", {"result": "a", "program": Q, "submission": 3})], "line 5.*Submission 3 is another one"),
+        ([("assessed", {"result": "a", "program": Q, "measurement": MEASURED})], "line 5.*not the one that was sel"),
+        (
+            [
+                ("selected", {"result": "a", "program": P, "submission": 1}),
+                ("assessed", {"result": "a", "program": Q, "measurement": MEASURED}),
+            ],
+            "line 6.*not the one that was selected",
+        ),
+    ],
+)
+def test_what_is_selected_was_published_and_what_is_assessed_was_selected(
+    events: list[tuple[str, dict[str, Any]]], message: str
+) -> None:
+    """The held-out score of one Program was told as another's."""
+    with pytest.raises(RecordError, match=message):
+        state(*BOTH, *events)
 
 
 def test_every_event_that_has_a_step_is_tested_here() -> None:
@@ -144,8 +188,8 @@ def test_an_unknown_event_is_refused_by_name() -> None:
         ("agent_started", {}),
         ("agent_ended", {"reason": "x", "thinking_seconds": "long"}),
         ("handoff", {"candidates": None, "reasons": []}),
-        ("validated", {"result": "a", "program": "p", "measurement": {"mean": "x"}}),
-        ("assessed", {"result": "a", "program": "p"}),
+        ("validated", {"result": "a", "program": P, "measurement": {"mean": "x"}}),
+        ("assessed", {"result": "a", "program": P}),
         ("selected", {"result": "a"}),
         ("ended", {"result": "a", "valid": True}),
     ],

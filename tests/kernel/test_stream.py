@@ -76,9 +76,9 @@ def test_a_cut_line_of_times_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_text("a\nb\n")
     (tmp_path / "stdout.times").write_text("0 0.1\n1 2.")
     agent = SimpleNamespace(read=lambda lines, _: Transcript(tuple(step(x, n) for n, x in enumerate(lines))))
-    assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 2.0]  # type: ignore[arg-type]
+    assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 2.0]
     (tmp_path / "stdout.times").write_text("0 0.1\n1")
-    assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 0.1]  # type: ignore[arg-type]
+    assert [s.seconds for s in read_transcript(agent, tmp_path).steps] == [0.1, 0.1]
 
 
 def test_half_a_character_a_huge_number_and_a_secret_cost_no_transcript(tmp_path: Path) -> None:
@@ -89,3 +89,31 @@ def test_half_a_character_a_huge_number_and_a_secret_cost_no_transcript(tmp_path
     assert kept.steps[0].text == "half ? and ***"
     assert kept.steps[0].calls[0].arguments == {"command": "submit", "half ? and ***": ["half ? and ***", None]}
     write_transcript(tmp_path, kept)
+
+
+def test_a_word_that_comes_again_and_again_is_looked_through_once() -> None:
+    """Or a hundred thousand short lines cost the Host most of a minute at the end of the agent that printed them."""
+    looked: list[str] = []
+
+    def mask(text: str) -> str:
+        looked.append(text)
+        return text.replace("a-secret", "***")
+
+    said = ["again", "a-secret", "x" * 40]
+    kept = plain(Transcript(tuple(Step("agent", text, line=n) for n, text in enumerate(said * 100))), mask)
+    assert [s.text for s in kept.steps] == ["again", "***", "x" * 40] * 100
+    assert looked.count("again") == looked.count("a-secret") == looked.count("agent") == looked.count("text") == 1
+
+
+def test_what_is_nested_deeper_than_a_reader_goes_costs_no_transcript(tmp_path: Path) -> None:
+    deep: Any = "the end"
+    for _ in range(200):
+        deep = [deep]
+    logs = tmp_path / "agent" / "attempt-1"
+    logs.mkdir(parents=True)
+    said = Transcript((Step("agent", calls=(ToolCall("1", "write", {"deep": deep, "path": "x.py"}),)),))
+    write_transcript(logs, plain(said))
+    [kept] = load_transcripts(tmp_path)
+    [call] = kept.steps[0].calls
+    assert call.arguments["path"] == "x.py"
+    assert "nested too deeply" in str(call.arguments["deep"])

@@ -30,7 +30,8 @@ def test_a_sweep_round_trips_and_is_replaced_whole(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "cannot be read"),
-        ("[1]", "schema None is unknown"),
+        ("[1]", "a JSON object is needed, found a list"),
+        ("{}", "schema None is unknown"),
         ('{"schema": 99}', "schema 99 is unknown, this evopolicy reads schema 1"),
         ('{"schema": 1, "name": 5}', "is corrupt"),
     ],

@@ -16,6 +16,7 @@ import pytest
 
 from evopolicy.session import client
 from evopolicy.session.gateway import SocketGateway
+from tests.kernel.bench import wait_until
 
 CLIENT = Path(client.__file__)
 
@@ -51,7 +52,7 @@ class Call:
 def call_client(*argv: str, cwd: Path, **environment: str) -> Call:
     env = {key: value for key, value in os.environ.items() if not key.startswith("EVOPOLICY_")} | environment
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(CLIENT), *argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-I", "-S", str(CLIENT), *argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=300
     )
     return Call(done.returncode, done.stdout, done.stderr)
 
@@ -66,7 +67,7 @@ def socket_path(handler: Scripted) -> Iterator[Path]:
     before = set(threading.enumerate())
     with SocketGateway().open(handler) as path:
         yield path
-    assert set(threading.enumerate()) <= before, "the gateway left a thread"
+    wait_until(lambda: set(threading.enumerate()) <= before)  # the gateway leaves no thread
     assert not path.parent.exists()
 
 

@@ -206,6 +206,26 @@ def test_an_answer_cut_off_or_strange_exits_1(tmp_path: Path, ask: Callable[...,
     assert (done.code, done.json["error"]["code"]) == (1, "host_gone")
 
 
+def test_a_host_that_answered_before_it_heard_the_call_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is busy: it may have hung up before this process comes to send its line."""
+    path, connect = tmp_path / "s", client._connect
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answered(link: socket.socket, there: str) -> None:
+            connect(link, there)
+            with listener.accept()[0] as peer:
+                peer.sendall(b'{"ok": false, "code": "busy", "reason": "too many", "remedy": "wait"}\n')
+
+        monkeypatch.setattr(client, "_connect", answered)
+        with pytest.raises(client.CallError, match="too many") as refused:
+            client.ask(str(path), "status", {})
+    assert (refused.value.code, refused.value.remedy) == ("busy", "wait")
+
+
 def test_a_socket_deeper_than_an_address_can_say_is_reached(
     tmp_path: Path, ask: Callable[..., Any], handler: Any, socket_path: Path
 ) -> None:
@@ -263,7 +283,7 @@ def test_human_text_cannot_steer_the_terminal(ask: Callable[..., Any], handler: 
 
 
 def test_human_refusal_leaves_standard_output_empty(ask: Callable[..., Any], handler: Any) -> None:
-    handler.answers["wait"] = lambda _: {}["missing"]
+    handler.answers["wait"] = lambda _: dict[str, Any]()["missing"]
     done = ask("wait", "--human")
     assert (done.code, done.stdout) == (1, "")
     assert "status" in done.stderr
@@ -276,5 +296,5 @@ def test_a_large_answer_arrives_whole(ask: Callable[..., Any], handler: Any) -> 
 
 def test_a_current_folder_that_is_gone_is_a_wrong_call(tmp_path: Path) -> None:
     script = f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -I -S {client.__file__} status"
-    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "no_folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports import Limits
 from evopolicy.kernel.spaces import Discrete
-from evopolicy.session import workspace as module
 from evopolicy.session.task_text import TaskTerms
 from evopolicy.session.workspace import Workspace, prepare_workspace, skill_digest, write_session_file
 
@@ -120,7 +120,7 @@ def test_a_host_killed_while_it_copied_leaves_no_half_a_program(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.shutil, "copytree", cut)
+        patch.setattr(shutil, "copytree", cut)
         with pytest.raises(KeyboardInterrupt):
             prepare(tmp_path, initial)
     made = prepare(tmp_path, initial)

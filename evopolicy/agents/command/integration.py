@@ -16,7 +16,8 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
 from evopolicy.kernel.transcript import Step, Transcript
 
-VERSION_SECONDS = 20.0
+VERSION_SECONDS = 90.0
+"""Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""
 
 
 @dataclass(frozen=True)

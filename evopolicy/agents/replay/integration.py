@@ -14,6 +14,7 @@ from evopolicy.agents.scripted import read_script, script_invocation
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.pool import format_selector
 from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.program import archived
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.transcript import Transcript
 from evopolicy.kernel.values import digest
@@ -66,7 +67,8 @@ class Replay:
         if not run.state.published:
             raise AgentError(f"agent.source: {self.config.source} has no published Submission to replay")
         for submission in run.state.published:
-            if not (run.program(submission.program) / "policy.py").is_file():
+            program = archived(run.folder, submission.program)
+            if program is None or program.digest != submission.program:
                 raise AgentError(
                     f"agent.source: {self.config.source} lacks the Program {submission.program[:12]}; restore programs/"
                 )

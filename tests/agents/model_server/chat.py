@@ -65,11 +65,11 @@ def whole(said: Reply, used: Tokens, model: str, id: str) -> dict[str, Any]:  # 
 def stream(said: Reply, used: Tokens, model: str, id: str) -> list[bytes]:  # noqa: A002
     message, stop = _message(said, id)
     calls = [{"index": place, **call} for place, call in enumerate(message.pop("tool_calls", []))]
-    deltas = [{"role": "assistant", "content": ""}]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{name: text} for name, text in message.items() if text and name != "role"]
     deltas += [{"tool_calls": [call]} for call in calls]
     head = {"id": f"chatcmpl-{id}", "object": "chat.completion.chunk", "created": 1, "model": model}
-    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    choices: list[list[dict[str, Any]]] = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
     choices.append([{"index": 0, "delta": {}, "finish_reason": stop}])
     events = [{**head, "choices": choice} for choice in choices]
     events.append({**head, "choices": [], "usage": _usage(used)})

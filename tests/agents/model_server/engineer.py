@@ -141,6 +141,8 @@ def arguments_for(shell: Tool, command: str) -> dict[str, Any]:
     name = "cmd" if "cmd" in properties else "command"
     listed = (properties.get(name) or {}).get("type") == "array"
     arguments: dict[str, Any] = {name: ["bash", "-lc", command] if listed else command}
+    if "yield_time_ms" in properties:  # Codex hands back what runs longer than 10 s, unless it is told to wait
+        arguments["yield_time_ms"] = 30_000
     for other in shell.parameters.get("required") or ():
         if other not in arguments:
             kind = (properties.get(other) or {}).get("type")

@@ -79,7 +79,9 @@ def whole(said: Reply, used: Tokens, model: str, id: str) -> dict[str, Any]:  # 
 
 def stream(said: Reply, used: Tokens, model: str, id: str) -> list[bytes]:  # noqa: A002
     done = whole(said, used, model, id)
-    events = [{"type": "response.created", "response": {**done, "status": "in_progress", "output": [], "usage": None}}]
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {**done, "status": "in_progress", "output": [], "usage": None}}
+    ]
     for place, item in enumerate(done["output"]):
         events.append({"type": "response.output_item.added", "output_index": place, "item": {**item, "content": []}})
         if item["type"] == "message":

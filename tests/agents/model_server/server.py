@@ -25,7 +25,7 @@ MAX_STALL_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Answer:
-    """One request and what became of it, in the order they ended."""
+    """One request and what became of it, in the order they were answered."""
 
     path: str
     model: str
@@ -94,6 +94,11 @@ def model_server(fault: Fault | None = None, plan: Sequence[str] = PLAN) -> Iter
         thread.join()
 
 
+def _status(protocol: ModuleType, fault: Fault) -> int:
+    """What an answer that meets `fault` begins with, 0 for a connection that is dropped before."""
+    return {"status": fault.status, "context": int(protocol.CONTEXT[0]), "drop": 0}.get(fault.kind, 200)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: ModelServer
@@ -127,29 +132,23 @@ class _Handler(BaseHTTPRequestHandler):
         answer = Answer(path, asked.model, self._key(), side, fault.kind if fault else "", 200, used, f"{number:04d}")
         if fault and fault.kind == "refusal":
             fault, said = None, REFUSAL
-        if fault is not None:
-            status = self._fail(protocol, fault, protocol.stream(said, used, asked.model, answer.id))
-            self.server.answers.append(replace(answer, status=status, tokens=Tokens()))
-            return
         # Kept before it is sent: whoever has the answer may look at once.
+        if fault is not None:
+            self.server.answers.append(replace(answer, status=_status(protocol, fault), tokens=Tokens()))
+            return self._fail(protocol, fault, protocol.stream(said, used, asked.model, answer.id))
         self.server.answers.append(answer)
         if asked.stream:
-            self._events(protocol.stream(said, used, asked.model, answer.id))
-        else:
-            self._json(200, protocol.whole(said, used, asked.model, answer.id))
+            return self._events(protocol.stream(said, used, asked.model, answer.id))
+        return self._json(200, protocol.whole(said, used, asked.model, answer.id))
 
-    def _fail(self, protocol: ModuleType, fault: Fault, events: list[bytes]) -> int:
-        """Answer badly; the status that was sent, 0 for none."""
+    def _fail(self, protocol: ModuleType, fault: Fault, events: list[bytes]) -> None:
+        """Answer badly."""
         if fault.kind == "status":
-            self._json(fault.status, protocol.failure(fault.status, *WORDS[fault.status]), fault.retry_after)
-            return fault.status
+            return self._json(fault.status, protocol.failure(fault.status, *WORDS[fault.status]), fault.retry_after)
         if fault.kind == "context":
-            status, kind, message = protocol.CONTEXT
-            self._json(status, protocol.failure(status, kind, message))
-            return int(status)
+            return self._json(protocol.CONTEXT[0], protocol.failure(*protocol.CONTEXT))
         if fault.kind == "drop":
-            self._reset()
-            return 0
+            return self._reset()
         self._head(200, "text/event-stream", "Transfer-Encoding: chunked")
         if fault.kind == "stall":
             self.server.closing.wait(MAX_STALL_SECONDS)
@@ -165,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.kind == "cut":
             self._reset()
         self.close_connection = True
-        return 200
+        return None
 
     def _events(self, events: list[bytes]) -> None:
         self._head(200, "text/event-stream", "Transfer-Encoding: chunked")

@@ -1,0 +1,8 @@
+import numpy as np
+
+class CartPolePolicy:
+    def act(self, observation):
+        return int(np.dot((0.0, 0.0, 1.0, 0.0), observation) > 0)
+
+def make_policy(context):
+    return CartPolePolicy()
