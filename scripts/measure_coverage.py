@@ -1,6 +1,8 @@
 """How often the 95 % intervals hold the truth, on simulated tables whose truth is known.
 
 python scripts/measure_coverage.py [--tables 400] [--seed 0] [--to docs/pictures/coverage.png]
+python scripts/measure_coverage.py --part ranks --tables 100    # few and unequal Runs
+python scripts/measure_coverage.py --part few                    # chances, Runs of two kinds, tails of profiles
 
 Scores are mean + run + episode + rest, all normal, in three mixes of the variances; the Episodes of a Benchmark are the
 same for its Runs and for all entries. Counted over new Runs and new Episodes. Prints a table in Markdown.
@@ -18,7 +20,7 @@ from typing import TypeAlias
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from evopolicy.analysis.intervals import (
     Interval,
@@ -27,7 +29,12 @@ from evopolicy.analysis.intervals import (
     mean_interval,
 )
 from evopolicy.analysis.rank import rank_scores
-from evopolicy.analysis.resampling import aggregate_interval, rank_score_intervals
+from evopolicy.analysis.resampling import (
+    aggregate_interval,
+    improvement_interval,
+    profile_band,
+    rank_score_intervals,
+)
 from evopolicy.analysis.statistics import Floats
 
 MIXES: Mapping[str, tuple[float, float, float]] = {
@@ -44,6 +51,20 @@ WIDE = (5, 16)
 """Entries and Benchmarks of a table of the paper's size."""
 APART = 2.0
 """Standard deviation that entries' true means are drawn with there, in standard errors of a cell's mean."""
+SEEDS = (
+    (2,) * 5,
+    (3,) * 5,
+    (5,) * 5,
+    (10,) * 5,
+    (3, 3, 5, 10, 10),
+    (2, 5, 5, 5, 5),
+    (1, 3, 3, 10, 10),
+    (1, 1, 2, 3, 3),
+)
+"""Runs of each entry, in tables of ranks."""
+CHANCES = (0.5, 0.8, 0.95, 0.99)
+WORKING = (0.1, 0.2, 0.3, 0.5)
+"""Shares of Runs that work; the others fail."""
 METHODS = (
     "nested bootstrap, for comparison",
     "mean of a cell",
@@ -64,8 +85,13 @@ def main() -> int:
     parser.add_argument("--replicates", type=int, default=500, help="of each bootstrap")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--formulas", action="store_true", help="only the intervals that need no bootstrap")
+    parser.add_argument("--part", choices=("all", "ranks", "few"), default="all", help="what is measured")
     parser.add_argument("--to", type=Path, default=None, help="write a figure, such as docs/pictures/coverage.png")
     options = parser.parse_args()
+    if options.part != "all":
+        rng = np.random.default_rng(options.seed)
+        (unequal_ranks if options.part == "ranks" else few_runs)(options.tables, options.replicates, rng)
+        return 0
     found: dict[tuple[str, int], dict[str, float]] = {}
     names = METHODS[1:4] if options.formulas else METHODS
     print(f"| variance mostly | Runs | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}", flush=True)
@@ -130,16 +156,92 @@ def wide_ranks(
     return hits
 
 
+def unequal_ranks(tables: int, replicates: int, rng: np.random.Generator) -> None:
+    """Print how often intervals of rank scores hold the truth, by the Runs of the five entries.
+
+    Means are drawn as in `wide_ranks`, for five Runs. An entry with fewer than three Runs has no interval.
+    """
+    print("| variance mostly | Runs of the five entries | intervals | hold the truth | width |")
+    print("|---|---|---:|---:|---:|", flush=True)
+    entries, benchmarks = WIDE
+    for mix, variances in MIXES.items():
+        error = np.sqrt((variances[0] + variances[2] / EPISODES) / 5)
+        for runs in SEEDS:
+            held: list[bool] = []
+            widths: list[float] = []
+            for _ in range(tables):
+                means = APART * error * rng.normal(size=(entries, benchmarks))
+                truth = rank_scores(means).mean(axis=1)
+                found = {str(i): table for i, table in enumerate(simulate(list(means), runs, variances, rng))}
+                spans = rank_score_intervals(found, rng=rng, replicates=replicates)
+                printed = [(spans[str(i)], true) for i, true in enumerate(truth) if spans[str(i)].over]
+                held += [holds(span, true) for span, true in printed]
+                widths += [span.high - span.low for span, _ in printed]
+            told = f"{np.mean(held):.3f} | {np.mean(widths):.2f}" if held else "none printed | "
+            print(f"| {mix} | {', '.join(map(str, runs))} | {len(held)} | {told} |", flush=True)
+
+
+def few_runs(tables: int, replicates: int, rng: np.random.Generator) -> None:
+    """Print coverage where few Runs tell little: chances of improvement, Runs of two kinds, tails of profiles."""
+    run, episode, rest = np.sqrt(MIXES["between Runs"])
+    spread = np.sqrt(run**2 + rest**2 / EPISODES)
+    rows: dict[str, dict[int, float]] = {}
+    for runs in RUNS:
+        for noise in (1, 3):
+            for chance in CHANCES:
+                far = spread * np.hypot(1, noise) * ndtri(chance)
+                held = []
+                for _ in range(tables):
+                    hard = episode * rng.normal(size=(1, EPISODES))
+                    first, second = (
+                        mean
+                        + hard
+                        + size * (run * rng.normal(size=(runs, 1)) + rest * rng.normal(size=(runs, EPISODES)))
+                        for mean, size in ((far, 1), (0, noise))
+                    )
+                    span = improvement_interval({"": first}, {"": second}, rng=rng, replicates=replicates)
+                    held.append(holds(span, chance))
+                like = "alike" if noise == 1 else f"one {noise} times as noisy"
+                rows.setdefault(f"chance of improvement {chance}, {like}", {})[runs] = float(np.mean(held))
+        for share in WORKING:
+            works = rng.random(size=(tables, runs, 1)) < share
+            drawn = works + 0.1 * rng.normal(size=works.shape) + 0.2 * rng.normal(size=(tables, runs, EPISODES))
+            rows.setdefault(f"mean of a cell, {100 * share:.0f} % of Runs work", {})[runs] = float(
+                np.mean([holds(mean_interval(table), share) for table in drawn])
+            )
+        deviation = np.hypot(spread, episode / np.sqrt(EPISODES))
+        levels = np.linspace(LEVELS.min() - 3 * deviation, LEVELS.max() + 3 * deviation, 400)
+        truth: Floats = np.mean([ndtr((level - levels) / deviation) for level in LEVELS], axis=0)
+        at = [int(np.argmin(np.abs(truth - share))) for share in (0.98, 0.8, 0.5, 0.2, 0.02)]
+        inside = []
+        for _ in range(tables):
+            (found,) = simulate([LEVELS], runs, MIXES["between Runs"], rng)
+            band = profile_band(found, levels[at], rng=rng, replicates=replicates)
+            inside.append((band.low - 1e-12 <= truth[at]) & (truth[at] <= band.high + 1e-12))
+        for place, share in zip(at, np.mean(inside, axis=0), strict=True):
+            rows.setdefault(f"profile where the share is {truth[place]:.2f}", {})[runs] = float(share)
+    print(f"| Runs | {' | '.join(map(str, RUNS))} |\n|---|{'---:|' * len(RUNS)}")
+    for name, shares in rows.items():
+        print(f"| {name} | {' | '.join(f'{shares[runs]:.3f}' for runs in RUNS)} |", flush=True)
+
+
 def simulate(
-    means: Sequence[Floats], runs: int, variances: tuple[float, float, float], rng: np.random.Generator
+    means: Sequence[Floats],
+    runs: int | Sequence[int],
+    variances: tuple[float, float, float],
+    rng: np.random.Generator,
 ) -> list[Tables]:
-    """Tables (Runs, Episodes) by Benchmark of entries with these true means; the Episodes are shared."""
+    """Tables (Runs, Episodes) by Benchmark of entries with these true means; the Episodes are shared.
+
+    `runs` are each entry's, or those of all.
+    """
     run, episode, rest = np.sqrt(variances)
     size = len(means[0])
     hard = episode * rng.normal(size=(size, 1, EPISODES))
+    counts = [runs] * len(means) if isinstance(runs, int) else runs
     entries = []
-    for mean in means:
-        own = run * rng.normal(size=(size, runs, 1)) + rest * rng.normal(size=(size, runs, EPISODES))
+    for mean, count in zip(means, counts, strict=True):
+        own = run * rng.normal(size=(size, count, 1)) + rest * rng.normal(size=(size, count, EPISODES))
         entries.append({str(i): table for i, table in enumerate(mean[:, np.newaxis, np.newaxis] + hard + own)})
     return entries
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evopolicy.analysis.code import CodeMeasures, measure_code
     from evopolicy.analysis.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
+    from evopolicy.analysis.differences import EntryDifference, entry_differences, run_keys
     from evopolicy.analysis.edits import edit_counts, size_counts
     from evopolicy.analysis.figures.config import FigureConfig, draw_figure, figure_config
     from evopolicy.analysis.figures.curves import best_so_far_figure
     from evopolicy.analysis.figures.demand import demand_figure
+    from evopolicy.analysis.figures.differences import difference_figure
     from evopolicy.analysis.figures.edits import edit_size_figure
     from evopolicy.analysis.figures.scores import profile_figure, rank_figure
     from evopolicy.analysis.figures.splits import splits_figure
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         difference_interval,
         few_runs_foot,
         mean_interval,
+        paired_interval,
         summarize,
     )
     from evopolicy.analysis.load import Found, find_runs, load_frames
@@ -65,6 +68,7 @@ _HOMES = {
     "DIAGNOSTIC_COLUMNS": "diagnostics",
     "Diagnostics": "diagnostics",
     "Difference": "intervals",
+    "EntryDifference": "differences",
     "EntryRank": "tables",
     "FigureConfig": "figures.config",
     "Found": "load",
@@ -83,11 +87,13 @@ _HOMES = {
     "compare": "intervals",
     "demand_figure": "figures.demand",
     "diagnose": "diagnostics",
+    "difference_figure": "figures.differences",
     "difference_interval": "intervals",
     "draw_figure": "figures.config",
     "draw_table": "paper_tables",
     "edit_counts": "edits",
     "edit_size_figure": "figures.edits",
+    "entry_differences": "differences",
     "entry_ranks": "tables",
     "few_runs_foot": "intervals",
     "figure_config": "figures.config",
@@ -100,6 +106,7 @@ _HOMES = {
     "measure_code": "code",
     "normalize": "statistics",
     "note_of": "figures.style",
+    "paired_interval": "intervals",
     "paper_table": "paper_tables",
     "performance_profile": "statistics",
     "probability_of_improvement": "statistics",
@@ -118,6 +125,7 @@ _HOMES = {
     "render_random_row": "reproduced",
     "render_rich": "render",
     "render_text": "render",
+    "run_keys": "differences",
     "save_figure": "figures.style",
     "size_counts": "edits",
     "splits_figure": "figures.splits",
@@ -136,6 +144,7 @@ __all__ = [
     "Comparison",
     "Diagnostics",
     "Difference",
+    "EntryDifference",
     "EntryRank",
     "FigureConfig",
     "Found",
@@ -154,11 +163,13 @@ __all__ = [
     "compare",
     "demand_figure",
     "diagnose",
+    "difference_figure",
     "difference_interval",
     "draw_figure",
     "draw_table",
     "edit_counts",
     "edit_size_figure",
+    "entry_differences",
     "entry_ranks",
     "few_runs_foot",
     "figure_config",
@@ -171,6 +182,7 @@ __all__ = [
     "measure_code",
     "normalize",
     "note_of",
+    "paired_interval",
     "paper_table",
     "performance_profile",
     "probability_of_improvement",
@@ -189,6 +201,7 @@ __all__ = [
     "render_random_row",
     "render_rich",
     "render_text",
+    "run_keys",
     "save_figure",
     "size_counts",
     "splits_figure",

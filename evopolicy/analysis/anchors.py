@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from evopolicy.analysis.published import AGENTS, RANDOM, as_published, published_scores
-from evopolicy.analysis.statistics import Floats
+from evopolicy.analysis.statistics import Floats, run_scores
+from evopolicy.analysis.ties import is_above
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 Anchors = Mapping[str, tuple[float, float]]
@@ -73,7 +75,7 @@ def find_scale(
         if one == "published":
             agents = [history[agent, name] for agent in AGENTS if (agent, name) in history]
         low = zeros.get((zero, name))
-        if low is None or not agents or max(agents) <= low:
+        if low is None or not agents or not is_above(max(agents), low):
             without.append(name)
         else:
             found[name] = (low, max(agents))
@@ -97,10 +99,10 @@ def own_anchors(
     floor = next(iter(random)) if len(random) == 1 else ""
     found: dict[str, tuple[float, float]] = {}
     for name in dict.fromkeys(benchmark for of in tables.values() for benchmark in of):
-        means = {entry: float(np.nanmean(of[name])) for entry, of in tables.items() if name in of}
-        lowest = min(float(np.nanmin(np.nanmean(of[name], axis=1))) for of in tables.values() if name in of)
-        zero = means.get(floor, lowest)
-        if max(means.values()) > zero:
+        runs = {entry: run_scores(of[name]) for entry, of in tables.items() if name in of}
+        means = {entry: math.fsum(scores) / len(scores) for entry, scores in runs.items()}
+        zero = means.get(floor, float(min(scores.min() for scores in runs.values())))
+        if is_above(max(means.values()), zero, max(float(np.abs(scores).max()) for scores in runs.values())):
             found[name] = (zero, max(means.values()))
     words = f"{floor}, or the lowest Run where it has none" if floor else "the lowest Run"
     return found, f"0 is {words}, 1 the best entry's mean on each Benchmark: a scale that moves with who is here."

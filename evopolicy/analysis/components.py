@@ -22,12 +22,11 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from evopolicy.analysis.statistics import Floats, as_table, run_scores
+from evopolicy.analysis.ties import ROUNDING
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 
 Over = Literal["runs_and_episodes", "runs", "episodes"]
 OVER: tuple[Over, ...] = get_args(Over)
-_NOISE = 1e-12
-"""Relative to the largest score: below it a difference is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +53,11 @@ class Cell:
         return len(self.runs)
 
     @property
+    def size(self) -> float:
+        """Of the largest of the Runs' scores, as `ties` asks."""
+        return float(np.abs(self.runs).max())
+
+    @property
     def m(self) -> int:
         """Episodes with a score."""
         return int((~np.isnan(self.table)).any(axis=0).sum())
@@ -70,14 +74,15 @@ def read_cell(table: ArrayLike) -> Cell:
     scores = run_scores(values)
     mean = math.fsum(scores) / n
     weights = there / there.sum(axis=1, keepdims=True) / n
-    floor = _NOISE * float(np.abs(values[there]).max())
-    within = _quiet(np.where(there, values - scores[:, np.newaxis], 0.0), floor)
+    floor = ROUNDING * float(np.abs(values[there]).max())
+    within = quiet(np.where(there, values - scores[:, np.newaxis], 0.0), floor)
     rest, rest_df = _rest(values, weights, floor)
-    parts = _quiet(scores - mean, floor) / n
+    parts = quiet(scores - mean, floor) / n
     return Cell(values, scores, mean, parts, (weights * within).sum(axis=0), rest, rest_df)
 
 
-def _quiet(values: Floats, floor: float) -> Floats:
+def quiet(values: Floats, floor: float) -> Floats:
+    """`values` with 0 for those no larger than `floor`, which are rounding."""
     return np.where(np.abs(values) <= floor, 0.0, values)
 
 
@@ -97,7 +102,7 @@ def _rest(values: Floats, weights: Floats, floor: float) -> tuple[float, float]:
         df = count - int(rank)
     if df < 1:
         return 0.0, 0.0
-    left = _quiet(np.where(there, values - fitted, 0.0), floor)
+    left = quiet(np.where(there, values - fitted, 0.0), floor)
     return float(((weights * left) ** 2).sum()) * count / df, float(df)
 
 

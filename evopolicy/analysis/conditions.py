@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.record import RunRecord
 from evopolicy.kernel.selection import SelectionConfig
 from evopolicy.kernel.sweep import Cell
+from evopolicy.kernel.values import digest
 
 CONDITIONS: Mapping[str, str] = {
     "isolation": "isolation levels",
@@ -17,6 +19,7 @@ CONDITIONS: Mapping[str, str] = {
     "pool": "pools",
     "budget": "budgets",
     "selection": "selection rules",
+    "versions": "package versions",
     "duplicates": "several Runs of one cell",
 }
 """What may not differ inside one comparison unless asked for, and how messages call it."""
@@ -29,6 +32,11 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "selection": ("selection", "protocol"),
 }
 """Config groups that set a condition: swept, its difference is part of the entry's name and so was asked for."""
+
+IDENTITY: tuple[str, ...] = ("agent", "prompt", "feedback", "session", "execution", "versions")
+"""Groups of the settings that make a cell what it is beside its conditions: the Runs of one entry have the same."""
+OF_A_BENCHMARK: tuple[str, ...] = ("agent.initial_program", "execution.limits", "execution.policy_packages")
+"""Of them, those that go with the Benchmark: the Runs of one entry have the same on each."""
 
 _WITHOUT_TIES = frozenset({"last", "agent_first"})
 """Rules that never look at `tie_break`."""
@@ -59,13 +67,53 @@ def _selection_words(selection: SelectionConfig) -> str:
 
 
 def run_settings(record: RunRecord) -> dict[str, Any]:
-    """The settings behind `run_conditions` by config key; `benchmark.*` are the Benchmark's public parameters."""
-    parts = {"pool": record.pool, "budget": record.budget, "selection": record.selection}
+    """By config key what defines the cell of `record`, but for its seed; versions as `versions.PACKAGE`.
+
+    `benchmark.*` are the Benchmark's public parameters. What an older record does not hold is left out.
+    """
+    parts = {"pool": record.pool, "budget": record.budget, "selection": record.selection, "feedback": record.feedback}
     found = {
         f"{group}.{key}": value for group, part in parts.items() for key, value in msgspec.to_builtins(part).items()
     }
     found["pool.secret"] = record.pool_secret_digest
-    return found | {f"benchmark.{key}": value for key, value in record.benchmark.parameters.items()}
+    found |= {f"benchmark.{key}": value for key, value in record.benchmark.parameters.items()}
+    return found | _agent_settings(record) | {f"versions.{key}": value for key, value in record.versions.items()}
+
+
+def _agent_settings(record: RunRecord) -> dict[str, Any]:
+    """What the agent is, what it is told and what it and its Programs may spend."""
+    agent = msgspec.to_builtins(record.agent)
+    prompt, execution, session = (record.config.get(name) or {} for name in ("prompt", "execution", "session"))
+    found = {
+        "agent.name": agent["name"],
+        "agent.model": agent["model"],
+        **{f"agent.{key}": value for key, value in agent["options"].items()},
+        "agent.initial_program": record.initial_program,
+        "prompt.skills": dict(record.skills),
+        "execution.agent_network": record.agent_network,
+        **{f"execution.limits.{key}": value for key, value in (execution.get("limits") or {}).items()},
+        **{f"session.limits.{key}": value for key, value in (session.get("limits") or {}).items()},
+    }
+    if prompt:
+        # The text counts and is long: two of one name differ by their digests.
+        found |= {"prompt.name": prompt.get("name"), "prompt.text": digest("evopolicy/prompt/1", prompt.get("text"))}
+    if "policy_packages" in execution:
+        found["execution.policy_packages"] = list(execution["policy_packages"])
+    return found
+
+
+def check_allowed(names: Collection[str]) -> None:
+    """Raises ConfigError for a name in `allow=` that is neither a condition nor a setting of IDENTITY, or its group."""
+    for name in names:
+        if name not in CONDITIONS and name.partition(".")[0] not in IDENTITY:
+            hint = did_you_mean(name, [*CONDITIONS, *IDENTITY])
+            raise ConfigError(f"allow: there is no '{name}'.{hint}")
+
+
+def is_allowed(setting: str, names: Collection[str]) -> bool:
+    """Whether `names` has `setting` or a group it is in: `agent.sigma` by itself or by `agent`."""
+    parts = setting.split(".")
+    return any(".".join(parts[:size]) in names for size in range(1, len(parts) + 1))
 
 
 def drawn_by(conditions: Mapping[str, str], settings: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from evopolicy.analysis.bundle import difference, read_bundle, tokens
 from evopolicy.analysis.columns import WHOSE, by_run, grouped, typed_frame, whose
 from evopolicy.analysis.frames import Column, Frames
 from evopolicy.analysis.normal_form import topology
+from evopolicy.analysis.ties import is_above
 from evopolicy.analysis.validity import split_means
 
 KINDS: Mapping[str, str] = {
@@ -22,7 +23,7 @@ KINDS: Mapping[str, str] = {
     "synthesis": "edit: a topology never seen before in the Run",
     "parametric": "edit: another bundle with the topology of the one just before",
     "retest": "event: the bundle of the one just before, byte for byte",
-    "rollback": "event: an earlier topology again, not that of the one just before",
+    "rollback": "event: an earlier Program or topology again, not that of the one just before",
     "failed": "event: no result, or the Policy failed in every Episode; leaves nothing to compare with",
     "unknown": "its source, or an earlier one's that decides, is not there",
 }
@@ -57,6 +58,8 @@ EDIT_COLUMNS: tuple[Column, ...] = (
     Column("validation", "float64", "mean on Validation, known after the Run"),
     Column("new_best", "boolean", "whether Validation is above every earlier one; NA where that is not known"),
     Column("new_best_training", "boolean", "whether the score is above every earlier one"),
+    Column("chance", "float64", "of a new best if all Programs so far were alike: 1 / how many; NaN unless an edit"),
+    Column("durable", "boolean", "of a new best, whether no later Submission fell back from it; NA if unknown"),
 )
 
 PHASE_COLUMNS: tuple[Column, ...] = (
@@ -89,29 +92,36 @@ def edit_kinds(versions: Sequence[Version], *, data_edits: bool = False) -> list
 
     Args:
         data_edits: count another Program with the same bundle (new weights in a file) as a parametric edit, not, as
-            the paper's definition has it, as a retest.
+            the paper's definition has it, as a retest. A Program that was submitted before is none, either way.
     """
     found: list[tuple[str, int | None]] = []
     before: int | None = None
     seen: set[str | None] = set()
+    programs: set[str] = set()
     for place, version in enumerate(versions):
         if version.failed:
             found.append(("failed", before))
             continue
-        kind = _kind(version, versions[before], seen, data_edits) if before is not None else "first"
+        kind = _kind(version, versions[before], seen, programs, data_edits) if before is not None else "first"
         found.append((kind, before))
         seen.add(version.topology)
+        programs.add(version.program)
         before = place
     return found
 
 
-def _kind(version: Version, before: Version, seen: set[str | None], data_edits: bool) -> str:
+def _kind(version: Version, before: Version, seen: set[str | None], programs: set[str], data_edits: bool) -> str:
     if version.program == before.program:
         return "retest"
+    same = version.bundle is not None and version.bundle == before.bundle
+    if same and not data_edits:
+        return "retest"
+    if version.program in programs:
+        return "rollback"
     if version.topology is None or before.topology is None:
         return "unknown"
-    if version.bundle == before.bundle:
-        return "parametric" if data_edits else "retest"
+    if same:
+        return "parametric"
     if version.topology == before.topology:
         return "parametric"
     if version.topology in seen:
@@ -133,7 +143,7 @@ def edit_frame(frames: Frames, *, data_edits: bool = False) -> pd.DataFrame:
     programs = by_run(frames.programs)
     rows: list[dict[str, Any]] = []
     for run, submissions in by_run(frames.submissions).items():
-        texts = {one["program"]: _Text.read(one["source"]) for one in programs.get(run, []) if _readable(one)}
+        texts = {one["program"]: _Text.read(one, data_edits) for one in programs.get(run, []) if _readable(one)}
         failed = [_failed(one) for one in submissions]
         versions = [_version(one, texts, lost) for one, lost in zip(submissions, failed, strict=True)]
         kinds = edit_kinds(versions, data_edits=data_edits)
@@ -142,13 +152,18 @@ def edit_frame(frames: Frames, *, data_edits: bool = False) -> pd.DataFrame:
         bests = new_bests([(mean, mean is not None or lost) for _, lost, mean in scored])
         trained = new_bests([(one["score"], True) for one in submissions])
         phases = _phases([kind for kind, _ in kinds])
+        kept, tried = durable_bests(bests, means), set[str]()
         for place, (one, version, (kind, against)) in enumerate(zip(submissions, versions, kinds, strict=True)):
             row = {**whose(one), **{name: one[name] for name in ("submission", "program", "units_used", "score")}}
             row.update(kind=kind, edit=kind in EDITS, topology=version.topology, bundle=version.bundle)
             if against is not None:
                 row["against"] = submissions[against]["submission"]
-                row.update(_difference(versions[against], version, texts))
+                row.update(_difference(versions[against], version, texts, data_edits))
             row.update(phases[place], validation=means[place], new_best=bests[place], new_best_training=trained[place])
+            row["chance"] = 1 / len(tried | {one["program"]}) if kind in EDITS else None
+            row["durable"] = kept[place]
+            if not failed[place]:
+                tried.add(one["program"])
             rows.append(row)
     return typed_frame(EDIT_COLUMNS, rows)
 
@@ -161,9 +176,12 @@ class _Text:
     tokens: list[str]
 
     @classmethod
-    def read(cls, source: Mapping[str, str]) -> _Text:
-        bundle = read_bundle(source)
+    def read(cls, program: Mapping[str, Any], data_edits: bool) -> _Text:
+        """`data_edits`: whether its data files count too in lines and tokens, after the bundle and in order."""
+        bundle = read_bundle(program["source"])
         texts = [module.text for module in bundle.modules]
+        if data_edits:
+            texts += [text for _, text in sorted((program["data"] or {}).items())]
         return cls(
             bundle.digest,
             topology(bundle),
@@ -185,14 +203,17 @@ def _version(submission: Mapping[str, Any], texts: Mapping[str, _Text], failed: 
     return Version(submission["program"], text.bundle if text else None, text.topology if text else None, failed)
 
 
-def _difference(before: Version, after: Version, texts: Mapping[str, _Text]) -> dict[str, Any]:
+def _difference(before: Version, after: Version, texts: Mapping[str, _Text], data_edits: bool) -> dict[str, Any]:
     same_program = before.program == after.program
     old, new = texts.get(before.program), texts.get(after.program)
     if old is None or new is None:
         return {"data_changed": False, "size": "same", "change": 0.0} if same_program else {}
     lines, words = difference(old.lines, new.lines), difference(old.tokens, new.tokens)
+    data_changed = before.bundle == after.bundle and not same_program
+    if data_edits and data_changed and not words.added + words.removed:
+        return {"data_changed": True}  # in files that are no text, or too large to be told
     return {
-        "data_changed": before.bundle == after.bundle and not same_program,
+        "data_changed": data_changed,
         "lines_added": lines.added,
         "lines_removed": lines.removed,
         "tokens_added": words.added,
@@ -216,11 +237,31 @@ def new_bests(values: Sequence[tuple[float | None, bool]]) -> list[bool | None]:
         if value is None:
             found.append(False if settled else None)
             open_before = open_before or not settled
-        elif best is not None and value <= best:
+        elif best is not None and not is_above(value, best):
             found.append(False)
         else:
             found.append(None if open_before else True)
             best = value
+    return found
+
+
+def durable_bests(bests: Sequence[bool | None], values: Sequence[float | None]) -> list[bool | None]:
+    """For each new best, whether every later value stays above the best there was before it; None where it is no new
+    best or a value that decides is not there. The first one raised nothing, and the last has nothing after it to fall:
+    both are None.
+
+    Args:
+        bests: as `new_bests`.
+        values: Validation means, None where there is none.
+    """
+    found: list[bool | None] = []
+    before: float | None = None
+    for place, (new, value) in enumerate(zip(bests, values, strict=True)):
+        later = [one for one in values[place + 1 :] if one is not None]
+        decided = new and before is not None and later
+        found.append(all(is_above(one, before) for one in later) if decided and before is not None else None)
+        if value is not None:
+            before = value if before is None else max(before, value)
     return found
 
 

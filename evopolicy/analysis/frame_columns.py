@@ -56,7 +56,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("pool", "string", "in words, equal exactly when the pools are"),
         Column("budget", "string", "in words, equal exactly when the budgets are"),
         Column("selection", "string", "in words, equal exactly when the rules are"),
-        Column("settings", "string", "JSON object of pool, budget, selection and Benchmark parameters by config key"),
+        Column("settings", "string", "JSON object of what defines the cell but its seed, by config key"),
         Column("visibility", "string", "of Feedback"),
         Column("thinking_seconds", "float64", "wall seconds of the agent without Evaluations it waited for"),
         Column("evaluating_seconds", "float64", "wall seconds the agent waited for Evaluations"),
@@ -117,6 +117,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("bytes", "int64", ""),
         Column("lines", "int64", "of Python"),
         Column("source", "object", "dict of the text of its Python modules by path"),
+        Column("data", "object", "dict of the text of its other files by path, of those that are text and small"),
     ),
     "candidates": (
         *WHOSE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from evopolicy.analysis.frame_columns import WHOSE
 from evopolicy.analysis.frame_columns import Column as Column
 from evopolicy.analysis.load import EpisodeFile, Found, Unreadable, cell_of, read_episodes, read_program, read_requests
 from evopolicy.analysis.scores import CellScore, absent_scores, in_order, planned_cell, run_score
+from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.pool import format_selector
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.record import Run
@@ -64,6 +66,11 @@ class Frames:
         )
         return in_order(scores)
 
+    def renamed(self, entries: Mapping[str, str]) -> Frames:
+        """With other names for some entries, by the ones they have."""
+        parts = {name: getattr(self, name) for name in COLUMNS}
+        return Frames(**{name: part.assign(entry=part["entry"].replace(dict(entries))) for name, part in parts.items()})
+
 
 def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool = True) -> Frames:
     """See `load.load_frames`."""
@@ -79,7 +86,9 @@ def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool =
         counted = {column: getattr(run.state, name) for column, name in _COUNTED.items()}
         rows["usage"].append({**whose, **run.state.usage, **counted})
         if programs:
-            rows["programs"].extend({**whose, **row} for row in _program_rows(run))
+            shown, broken = _program_rows(run)
+            rows["programs"].extend({**whose, **row} for row in shown)
+            rows["gaps"].extend({**_gap_row(item), **whose} for item in broken)
         if episodes:
             files, broken = read_episodes(run)
             rows["episodes"].extend({**whose, **row} for file in files for row in _episode_rows(file))
@@ -171,21 +180,32 @@ def _submission_rows(run: Run) -> Iterable[dict[str, Any]]:
 def _spent(run: Run) -> Callable[[float], dict[str, float | None]]:
     """Tokens and cost of the requests that a Run's proxy had passed on by a time; None of a Run without a proxy."""
     requests = read_requests(run)
-    listed = run.record.config.get("prices")
-    prices = msgspec.convert(listed, PriceTable) if listed else NO_PRICES
-    priced = [(request, prices.price(str(request.get("model", "")))) for request in requests]
+    prices = _prices(run)
+    times, tokens, cost, unpriced = [float(request["time"]) for request in requests], [0], [0.0], [0]
+    by_model = {model: prices.price(model) for model in {str(request.get("model", "")) for request in requests}}
+    for request in requests:
+        price = by_model[str(request.get("model", ""))]
+        count = {kind: count for kind in TOKENS if type(count := request.get(kind)) is int}
+        tokens.append(tokens[-1] + sum(count.values()))
+        cost.append(cost[-1] + (price.cost(count) if price else 0.0))
+        unpriced.append(unpriced[-1] + (price is None))
 
     def spent(time: float) -> dict[str, float | None]:
-        by = [(request, price) for request, price in priced if float(request["time"]) <= time]
-        counts = [{kind: count for kind in TOKENS if type(count := r.get(kind)) is int} for r, _ in by]
-        cost = [price.cost(count) if price else None for (_, price), count in zip(by, counts, strict=True)]
-        known = [value for value in cost if value is not None]
+        place = bisect_right(times, time)
         return {
-            "tokens": float(sum(map(sum, (count.values() for count in counts)))) if requests else None,
-            "cost_usd": sum(known) if requests and len(known) == len(cost) else None,
+            "tokens": float(tokens[place]) if requests else None,
+            "cost_usd": cost[place] if requests and not unpriced[place] else None,
         }
 
     return spent
+
+
+def _prices(run: Run) -> PriceTable:
+    listed = run.record.config.get("prices")
+    try:
+        return msgspec.convert(listed, PriceTable) if listed else NO_PRICES
+    except (msgspec.ValidationError, ConfigError):
+        return NO_PRICES
 
 
 def _candidate_rows(run: Run) -> Iterable[dict[str, Any]]:
@@ -208,23 +228,36 @@ def _candidate_rows(run: Run) -> Iterable[dict[str, Any]]:
         }
 
 
-def _program_rows(run: Run) -> Iterable[dict[str, Any]]:
-    submitted = [s.program for s in run.state.submissions]
+def _program_rows(run: Run) -> tuple[list[dict[str, Any]], list[Unreadable]]:
+    """A row each, and the Programs that cannot be read, which have one all the same."""
+    submitted = Counter(s.program for s in run.state.submissions)
+    first = {s.program: s.id for s in reversed(run.state.submissions)}
+    rows: list[dict[str, Any]] = []
+    unreadable: list[Unreadable] = []
     for digest in dict.fromkeys([run.record.initial_program, *submitted]):
-        files = read_program(run, digest)
+        try:
+            files = read_program(run, digest)
+        except RecordError as error:
+            files = None
+            unreadable.append(Unreadable(run.folder, str(error)))
         source = dict(files.source) if files else {}
-        yield {
-            "program": digest,
-            "initial": digest == run.record.initial_program,
-            "selected": digest == run.result.selected,
-            "first_submission": next((s.id for s in run.state.submissions if s.program == digest), None),
-            "submissions": submitted.count(digest),
-            "archived": files is not None,
-            "files": files.files if files else 0,
-            "bytes": files.bytes if files else 0,
-            "lines": sum(len(text.splitlines()) for text in source.values()),
-            "source": source,
-        }
+        data = dict(files.data) if files else {}
+        rows.append(
+            {
+                "program": digest,
+                "initial": digest == run.record.initial_program,
+                "selected": digest == run.result.selected,
+                "first_submission": first.get(digest),
+                "submissions": submitted[digest],
+                "archived": files is not None,
+                "files": files.files if files else 0,
+                "bytes": files.bytes if files else 0,
+                "lines": sum(len(text.splitlines()) for text in source.values()),
+                "source": source,
+                "data": data,
+            }
+        )
+    return rows, unreadable
 
 
 def _episode_rows(file: EpisodeFile) -> Iterable[dict[str, Any]]:

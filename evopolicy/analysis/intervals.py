@@ -7,7 +7,8 @@ What an interval is `over` says what it would vary with if all were done again:
 - `runs`: new Runs, measured on the same Episodes: what this pool says of the agent.
 - `episodes`: the same Programs on new Episodes. All that one or two Runs can tell.
 
-Below MIN_RUNS Runs in a cell only the last is given, whatever was asked for, and `kind` and `note` say so.
+Below MIN_RUNS Runs in a cell only the last is given, whatever was asked for, and `kind` and `note` say so. Where only
+some of the Benchmarks have such a cell there is none: what is left would be narrower for having less data.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from evopolicy.analysis.components import Cell, Error, Over, Sources, check_over, read_cell, sources, two_sided
-from evopolicy.analysis.statistics import aggregate, anchored, holm, iqm, normal_quantile
+from evopolicy.analysis.statistics import aggregate, anchored, as_table, holm, iqm, normal_quantile
+from evopolicy.analysis.ties import is_above
 from evopolicy.kernel.errors import RecordError
 
 MIN_RUNS = 3
@@ -31,7 +34,14 @@ _WORDS: Mapping[str, str] = {
     "nothing": "none",
 }
 _FLAT = "No spread was found, so the width 0 is no certainty."
+FEW = 20
+"""Runs in all below which the mean of Runs that either work or fail has an interval that is too narrow."""
+TWO_KINDS = (
+    "Where Runs of an agent either work or fail, intervals of few Runs are too narrow: of 3 as of 10 Runs as few as 73 "
+    "in 100 hold the truth (docs/statistics.md)."
+)
 _NAMED = 6
+"""Cells that are named where what is said of them holds for all."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ def aggregate_mean_interval(
     share = 1 / len(cells)
     estimate = float(aggregate([cell.runs for cell in cells.values()]))
     found = [sources([cell], [share]) for cell in cells.values()]
-    return _interval(estimate, found, list(cells.values()), over, level)
+    return _interval(estimate, found, [[cell] for cell in cells.values()], over, level)
 
 
 def difference_interval(
@@ -129,6 +139,21 @@ def difference_interval(
     Paired by Episode: what makes an Episode hard for both cancels. Runs are not paired, whatever their seeds are.
     """
     return aggregate_difference_interval({"": first}, {"": second}, over=over, level=level)
+
+
+def paired_interval(
+    first: ArrayLike, second: ArrayLike, *, over: Over = "runs_and_episodes", level: float = 0.95
+) -> Difference:
+    """First mean minus second of one entry's Runs read in two ways: row i of both is the same Run.
+
+    The mean of the differences (Runs, Episodes), each Run counted once. Raises RecordError unless both have a shape.
+    """
+    ones, others = as_table(first), as_table(second)
+    if ones.shape != others.shape:
+        raise RecordError(f"intervals: paired Runs have tables of one shape, found {ones.shape} and {others.shape}")
+    apart = is_above(ones, others) | is_above(others, ones) | np.isnan(ones - others)
+    interval = mean_interval(np.where(apart, ones - others, 0.0), over=over, level=level)
+    return Difference(interval, _p_value(interval))
 
 
 def aggregate_difference_interval(
@@ -146,7 +171,7 @@ def aggregate_difference_interval(
     share = 1 / len(pairs)
     estimate = share * math.fsum(a.mean - b.mean for a, b in pairs)
     found = [sources(pair, [share, -share]) for pair in pairs]
-    interval = _interval(estimate, found, [cell for pair in pairs for cell in pair], over, level)
+    interval = _interval(estimate, found, pairs, over, level)
     return Difference(interval, _p_value(interval))
 
 
@@ -185,24 +210,26 @@ def summarize(table: ArrayLike, *, over: Over = "runs_and_episodes") -> Summary:
 
 
 _OVER_EPISODES = (
-    "their points are Runs, and intervals that use them are over Episodes only; they do not say what another Run would "
-    "score"
+    "their points are Runs, and intervals of them are over Episodes only; they do not say what another Run would score"
 )
+MIXED = f"{_OVER_EPISODES}. A mean of such a cell and of others has no interval"
+"""For `few_runs_foot` under means over cells."""
 
 
 def few_runs_foot(runs: Mapping[str, int], meaning: str = _OVER_EPISODES) -> str:
     """The sentence for a table's foot where cells have fewer than MIN_RUNS Runs; '' where none has.
 
     `runs` counts the Runs of each cell by the cell's name, such as 'random on cartpole'. `meaning` is what follows for
-    a reader: by default for a table with intervals of held-out scores.
+    a reader: by default for a table with intervals of held-out scores. Each such cell is named, but where all are.
     """
     short = [f"{name}: {count}" for name, count in runs.items() if count < MIN_RUNS]
     if not short:
         return ""
-    more = f" and {len(short) - _NAMED} more" if len(short) > _NAMED else ""
+    told = _NAMED if len(short) == len(runs) else len(short)
+    more = f" and {len(short) - told} more" if len(short) > told else ""
     every = "the only cell" if len(runs) == 1 else f"all {len(runs)} cells"
     which = every if len(short) == len(runs) else f"{len(short)} of {len(runs)} cells"
-    return f"Fewer than three Runs in {which} ({', '.join(short[:_NAMED])}{more}): {meaning}."
+    return f"Fewer than three Runs in {which} ({', '.join(short[:told])}{more}): {meaning}."
 
 
 def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, high]") -> list[str]:
@@ -215,11 +242,11 @@ def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, h
 
 
 def told_once(notes: Iterable[str]) -> list[str]:
-    """`notes` of intervals, each once; that there was no spread is not said again by itself."""
-    found = [note for note in dict.fromkeys(notes) if note]
-    if any(note.endswith(_FLAT) for note in found if note != _FLAT):
-        found = [note for note in found if note != _FLAT]
-    return found
+    """`notes` of intervals, each once; that there was no spread is not said again with each of them."""
+    given = list(notes)
+    found = dict.fromkeys(note.removesuffix(_FLAT).strip() for note in given)
+    flat = [_FLAT] if any(note.endswith(_FLAT) for note in given) else []
+    return [*(note for note in found if note), *flat]
 
 
 def check_same(first: Mapping[str, ArrayLike], second: Mapping[str, ArrayLike]) -> None:
@@ -229,22 +256,36 @@ def check_same(first: Mapping[str, ArrayLike], second: Mapping[str, ArrayLike]) 
         raise RecordError(f"intervals: two entries are compared on the Benchmarks both have; found {alone} on one side")
 
 
-def allowed_over(cells: Sequence[Cell], asked: Over) -> tuple[Over | None, str]:
-    """What an interval that uses `cells` can be over, and the note that says so where it is not what was asked for."""
+def allowed_over(groups: Sequence[Sequence[Cell]], asked: Over) -> tuple[Over | None, str]:
+    """What an interval can be over, and the note that says so where it is not what was asked for.
+
+    `groups` are the cells it uses, by Benchmark. Fewer than MIN_RUNS Runs say nothing of another Run. With such a cell
+    on every Benchmark the interval is over Episodes only; on some of them alone there is none, since without that
+    Benchmark's Runs it would be narrower than with more data.
+    """
     check_over(asked)
-    runs, episodes = min(cell.n for cell in cells), min(cell.m for cell in cells)
-    enough = {"runs": runs >= MIN_RUNS, "episodes": episodes > 1}
-    wanted = [source for source in enough if source in asked]
-    if all(enough[source] for source in wanted):
-        return asked, ""
-    if enough["episodes"]:
+    few = [min(cell.n for cell in cells) < MIN_RUNS for cells in groups]
+    single = [min(cell.m for cell in cells) < 2 for cells in groups]
+    if asked != "episodes" and any(few) and not all(few):
+        return None, f"No interval: on some of its Benchmarks a cell has fewer than {MIN_RUNS} Runs."
+    if any(few) and any(single):
+        return None, f"No interval: a cell has fewer than {MIN_RUNS} Runs and a single Episode."
+    if asked != "episodes" and any(few):
         return (
             "episodes",
             f"Over Episodes only, since a cell has fewer than {MIN_RUNS} Runs; not what another Run scores.",
         )
-    if enough["runs"]:
+    if asked == "runs" or not any(single):
+        return asked, ""
+    if asked == "episodes" or all(single):
         return "runs", "Over Runs only, since a cell has a single Episode; not what other Episodes give."
-    return None, f"No interval: a cell has fewer than {MIN_RUNS} Runs and a single Episode."
+    return asked, "Over Runs only on Benchmarks of a single Episode; not what other Episodes give there."
+
+
+def two_kinds(groups: Sequence[Sequence[Cell]], over: Over | None) -> str:
+    """What has to be known of an interval of scores over so few Runs, by Benchmark; '' where they are enough."""
+    few = sum(min(cell.n for cell in cells) for cells in groups) < FEW
+    return TWO_KINDS if few and over not in (None, "episodes") else ""
 
 
 def make_interval(
@@ -260,8 +301,11 @@ def make_interval(
     return Interval(estimate, *bounds, level, over, kind, error.standard_error, error.df, note)
 
 
-def _interval(estimate: float, found: Sequence[Sources], cells: Sequence[Cell], over: Over, level: float) -> Interval:
-    used, note = allowed_over(cells, over)
+def _interval(
+    estimate: float, found: Sequence[Sources], groups: Sequence[Sequence[Cell]], over: Over, level: float
+) -> Interval:
+    used, note = allowed_over(groups, over)
+    note = f"{note} {two_kinds(groups, used)}".strip()
     error = sum(found, Sources()).error(used or "episodes")
     half = error.half_width(level)
     return make_interval(estimate, (estimate - half, estimate + half), error, used, "Student's t", level, note)

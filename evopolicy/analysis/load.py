@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-import msgspec
-
+from evopolicy.kernel.agreement import contradictions, heldout_contradiction
 from evopolicy.kernel.errors import RecordError, did_you_mean
 from evopolicy.kernel.evaluation import Graded
-from evopolicy.kernel.feedback import FEEDBACK
 from evopolicy.kernel.journal import JOURNAL
 from evopolicy.kernel.pool import SPLITS
-from evopolicy.kernel.program import Program, diff
-from evopolicy.kernel.record import RECORD, Run, load_run
-from evopolicy.kernel.stream import PROXY_LOG, load_transcripts
-from evopolicy.kernel.submission import OUTCOMES, read_graded, submission_folder
-from evopolicy.kernel.sweep import SWEEP, Cell, read_sweep
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.program import archived
+from evopolicy.kernel.received import is_inside, lines_of, names_in, read_part
+from evopolicy.kernel.record import RECORD, Run, load_run, run_part
+from evopolicy.kernel.stream import PROXY_LOG, attempts_in
+from evopolicy.kernel.submission import OUTCOMES, read_graded, submission_name
+from evopolicy.kernel.sweep import SWEEP, Cell, read_sweep, run_of
+from evopolicy.kernel.versioned import PROXY_FORMAT, parse_object
 
 if TYPE_CHECKING:
     from evopolicy.analysis.frames import Frames
+
+
+_DEPTH = 32
+"""Folders below a source in which Runs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Found(Sequence[Run]):
     cells: tuple[Cell, ...] = ()
     """What the sweeps among the sources have planned, started or not; () where there is no sweep among them."""
     unreadable: tuple[Unreadable, ...] = ()
-    """Corrupt Runs and those of an unknown schema: named, never fatal."""
+    """Corrupt Runs, those of an unknown schema and those that contradict themselves: named, never fatal."""
 
     @overload
     def __getitem__(self, index: int) -> Run: ...
@@ -58,11 +62,18 @@ class Found(Sequence[Run]):
         return len(self.runs)
 
 
-def find_runs(*sources: Path | str) -> Found:
+Compared = Literal["none", "heldout", "every"]
+"""Which scores of a Run have to be those of its Episodes: none, the one that tables show, or all of them."""
+
+
+def find_runs(*sources: Path | str, compared: Compared = "heldout") -> Found:
     """The Runs under every source: a Run's folder, a sweep's, an output folder, or any folder above Runs.
 
     A Run named twice is loaded once, in a sweep with the result it has under that sweep's rule; sweeps of different
     rules name different results of it. Of a sweep, every planned cell is reported, whether it has begun or not.
+
+    A Run whose journal tells other scores than its Episodes come to is one that cannot be read. `compared` says which;
+    for "every" all its Episodes are read.
     Raises RecordError for a source that does not exist, holds neither Run nor sweep, or is a corrupt sweep.
     """
     folders: dict[Path, Path] = {}
@@ -79,14 +90,25 @@ def find_runs(*sources: Path | str) -> Found:
     runs: list[Run] = []
     unreadable: list[Unreadable] = []
     for place, folder in folders.items():
+        # Where a sweep says which result is meant, a source that names the Run alone asks for no other one.
+        asked = [key for key in keys[place] if key] or [""]
         try:
             run = load_run(folder)
+            wrong = _contradiction(run, asked, compared)
         except (RecordError, OSError) as error:
-            unreadable.append(Unreadable(folder, str(error)))
-            continue
-        # Where a sweep says which result is meant, a source that names the Run alone asks for no other one.
-        runs.extend(run.under(key) for key in [key for key in keys[place] if key] or [""])
+            wrong = str(error)
+        if wrong:
+            unreadable.append(Unreadable(folder, wrong))
+        else:
+            runs.extend(run.under(key) for key in asked)
     return Found(tuple(runs), tuple(cells.values()), tuple(unreadable))
+
+
+def _contradiction(run: Run, keys: Sequence[str], compared: Compared) -> str:
+    """The first there is, by the rules of `keys`."""
+    if compared == "every":
+        return next(contradictions(run), "")
+    return next((told for key in keys if compared == "heldout" and (told := heldout_contradiction(run, key))), "")
 
 
 def _expand(source: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
@@ -97,7 +119,8 @@ def _expand(source: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
         raise RecordError(f"source: {source} is no folder.{_near(source)}")
     if (source / SWEEP).is_file():
         return _sweep_runs(source)
-    root = source / "runs" if (source / "runs").is_dir() and not _is_run(source) else source
+    runs = source / "runs"
+    root = runs if runs.is_dir() and is_inside(source, runs) and not _is_run(source) else source
     folders = list(_walk(root))
     if not folders:
         if sweeps := sorted(path.parent.name for path in source.glob(f"*/{SWEEP}")):
@@ -119,11 +142,7 @@ def _near(source: Path) -> str:
 def _sweep_runs(folder: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
     sweep = read_sweep(folder)
     output = folder.absolute().parent.parent
-    for cell in sweep.cells:
-        path = PurePosixPath(cell.run)
-        if path.is_absolute() or ".." in path.parts:
-            raise RecordError(f"{folder / SWEEP}: the cell '{cell.run}' lies outside the output folder; repair it")
-    return [(output / cell.run, cell.result_key) for cell in sweep.cells if _is_run(output / cell.run)], sweep.cells
+    return [(run_of(output, cell), cell.result_key) for cell in sweep.cells if _is_run(output / cell.run)], sweep.cells
 
 
 def _is_run(folder: Path) -> bool:
@@ -132,10 +151,14 @@ def _is_run(folder: Path) -> bool:
 
 def _walk(root: Path) -> Iterator[Path]:
     """Folders of Runs in a stable order. What lies inside a Run (an agent's own files) is never taken for another."""
+    deepest = len(root.parts) + _DEPTH
     for current, folders, _ in os.walk(root):
-        if _is_run(Path(current)):
+        here = Path(current)
+        if _is_run(here):
             folders.clear()
-            yield Path(current)
+            yield here
+        elif len(here.parts) >= deepest:
+            folders.clear()
         else:
             folders.sort()
 
@@ -177,56 +200,78 @@ def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
 
     Files that are missing (not written yet, or pruned) are left out; corrupt ones are named in the second list.
     """
-    paths: list[tuple[Path, str, str, int | None]] = [
-        (submission_folder(run.folder, s.id) / OUTCOMES, "training", s.program, s.id) for s in run.state.submissions
+    paths: list[tuple[str, str, str, int | None]] = [
+        (submission_name(s.id, OUTCOMES), "training", s.program, s.id) for s in run.state.submissions
     ]
-    for private in SPLITS:
-        paths.extend(
-            (path, private, path.stem, None) for path in sorted((run.folder / "evaluations" / private).glob("*.jsonl"))
-        )
     files: list[EpisodeFile] = []
     unreadable: list[Unreadable] = []
+    for private in SPLITS:
+        try:
+            names = names_in(run.folder, f"evaluations/{private}")
+        except RecordError as error:
+            unreadable.append(Unreadable(run.folder, str(error)))
+            continue
+        graded_names = [name for name in names if name.endswith(".jsonl")]
+        paths.extend((f"evaluations/{private}/{name}", private, name[: -len(".jsonl")], None) for name in graded_names)
     for path, split, program, submission in paths:
         # Only a regrade measures the others on purpose; elsewhere they are what another rule had selected.
         other = split == "assessment" and run.result.assessment and program != run.result.selected
-        other = other and not run.record.parent
-        if other or not path.is_file():
+        if other and not run.record.parent:
             continue
         try:
-            graded = _read(path)
-            if submission is None:
-                graded = tuple(one for one in graded if one.outcome.index < getattr(run.record.pool, split))
-            files.append(EpisodeFile(split, program, submission, graded))
+            graded = _read(run, path)
         except RecordError as error:
             unreadable.append(Unreadable(run.folder, str(error)))
+            continue
+        if submission is None:
+            graded = tuple(one for one in graded if one.outcome.index < getattr(run.record.pool, split))
+        if graded:
+            files.append(EpisodeFile(split, program, submission, graded))
     return files, unreadable
 
 
-def _read(path: Path) -> tuple[Graded, ...]:
-    try:
-        return tuple(read_graded(path))
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RecordError(f"{path}: is corrupt ({error}); restore it from a copy") from None
+def _read(run: Run, name: str) -> tuple[Graded, ...]:
+    top, part = run_part(run.folder, name)
+    return tuple(read_graded(top / part, top))
 
 
 def read_requests(run: Run) -> list[Mapping[str, Any]]:
-    """What the Host's proxy passed on for `run`, in order: `time`, `model` and tokens by kind; cut lines left out."""
+    """What the Host's proxy passed on for `run`, in order: `time`, `model` and tokens by kind.
+
+    Lines that are cut or of a newer version are left out, and so is a log that cannot be read.
+    """
     found: list[Mapping[str, Any]] = []
-    for path in sorted(run.folder.glob(f"agent/attempt-*/{PROXY_LOG}")):
-        for line in path.read_text(errors="replace").splitlines():
-            try:
-                entry = msgspec.json.decode(line)
-            except msgspec.DecodeError:
-                continue
-            if isinstance(entry, dict) and "refused" not in entry and isinstance(entry.get("time"), int | float):
-                found.append(entry)
+    try:
+        attempts = attempts_in(run.folder)
+    except RecordError:
+        return []
+    for number in attempts:
+        found.extend(_requests(run, f"agent/attempt-{number}/{PROXY_LOG}"))
     return sorted(found, key=lambda entry: float(entry["time"]))
+
+
+REQUESTS = 1_000_000
+"""Lines of one log that are looked at."""
+
+
+def _requests(run: Run, name: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        data = read_part(*run_part(run.folder, name), PROXY_FORMAT.bytes)
+    except (RecordError, FileNotFoundError):
+        return
+    for line in islice(lines_of(data), REQUESTS):
+        try:
+            entry = PROXY_FORMAT.upgraded(parse_object(line), name)
+        except (ValueError, RecordError):
+            continue
+        if "refused" not in entry and type(entry.get("time")) in (int, float):
+            yield entry
 
 
 SOURCE_BYTES = 1_000_000
 """A module of a Program larger than this is no source a person wrote; its text is left out of the frames."""
+DATA_BYTES = 100_000
+"""A data file larger than this is left out likewise."""
 
 
 @dataclass(frozen=True)
@@ -237,149 +282,31 @@ class ProgramFiles:
     bytes: int
     source: Mapping[str, str]
     """Text of its Python modules by relative path."""
+    data: Mapping[str, str]
+    """Text of its other files by relative path: of those that are text, up to DATA_BYTES each."""
 
 
 def read_program(run: Run, digest: str) -> ProgramFiles | None:
-    """The Program `digest` of `run`; None where its files are not there any more."""
-    folder = run.program(digest)
-    if not folder.is_dir():
+    """The Program `digest` of `run`; None where its files are not there any more.
+
+    Raises RecordError for what is no Program, or not that one's.
+    """
+    program = archived(run.folder, digest)
+    if program is None:
         return None
-    count = total = 0
-    source: dict[str, str] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        size = path.stat().st_size
-        count, total = count + 1, total + size
-        if path.suffix == ".py" and size <= SOURCE_BYTES:
-            source[path.relative_to(folder).as_posix()] = path.read_text("utf-8", "replace")
-    return ProgramFiles(count, total, source)
+    source = {
+        path: content.decode("utf-8", "replace")
+        for path, content in program.files.items()
+        if path.endswith(".py") and len(content) <= SOURCE_BYTES
+    }
+    return ProgramFiles(len(program.files), program.size, source, dict(_texts(program.files)))
 
 
-# --- what a report shows of it -----------------------------------------------------------------------------------
-
-FEEDBACK_BYTES = 32 << 20
-"""A larger feedback.json is named, not read."""
-PICTURES: Mapping[str, bytes] = {"image/gif": b"GIF8", "image/png": b"\x89PNG"}
-"""Media types that are read as pictures, and how their files begin: no other kind is ever shown by a browser."""
-DIFF_BYTES = 256 << 10
-"""Of one file, each before and after: a larger one is named in a diff, not compared."""
-DIFF_LINES = 4_000
-
-
-@dataclass(frozen=True)
-class Attached:
-    """An artifact of Feedback."""
-
-    name: str
-    media_type: str
-    size: int
-    """Bytes."""
-    episode: int | None
-    """Public index it belongs to, where it belongs to one."""
-    there: bool
-    """False where it was evicted or pruned."""
-    picture: bytes | None = None
-    """Its content, where it is a GIF or PNG that was asked for."""
-
-
-@dataclass(frozen=True)
-class FeedbackFiles:
-    """The Feedback of one Submission, as the agent got it."""
-
-    content: Mapping[str, Any]
-    """Of feedback.json; empty where it cannot be read."""
-    artifacts: tuple[Attached, ...] = ()
-    problem: str = ""
-    """Why it is not there: one sentence."""
-
-
-def read_feedback(run: Run, submission: int, picture_bytes: int) -> FeedbackFiles:
-    """The Feedback of a published Submission, with the content of pictures of at most `picture_bytes` each."""
-    folder = run.feedback(submission)
-    path = folder / FEEDBACK
-    try:
-        if path.stat().st_size > FEEDBACK_BYTES:
-            return FeedbackFiles({}, problem=f"{FEEDBACK} has {path.stat().st_size:,} bytes and is not shown")
-        content = json.loads(path.read_bytes())
-        rows = [_attached(folder, row, picture_bytes) for row in content.get("artifacts", ())]
-    except FileNotFoundError:
-        return FeedbackFiles({}, problem="its Feedback is not there any more")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return FeedbackFiles({}, problem=f"{FEEDBACK} cannot be read ({type(error).__name__})")
-    return FeedbackFiles(content, tuple(rows))
-
-
-def _attached(folder: Path, row: Mapping[str, Any], picture_bytes: int) -> Attached:
-    name, media_type, episode = str(row["file"]), str(row["media_type"]), row.get("episode")
-    path = folder / name
-    inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
-    size = path.stat().st_size if inside else int(row["bytes"])
-    picture = path.read_bytes() if inside and media_type in PICTURES and size <= picture_bytes else None
-    if picture is not None and not picture.startswith(PICTURES[media_type]):
-        picture = None
-    return Attached(name, media_type, size, episode if isinstance(episode, int) else None, inside, picture)
-
-
-@dataclass(frozen=True)
-class Transcripts:
-    """What the agent did, an attempt each."""
-
-    attempts: tuple[Transcript, ...] = ()
-    problem: str = ""
-    """Why they are not there, where they cannot be read: one sentence."""
-
-
-def read_transcripts(run: Run) -> Transcripts:
-    """The transcripts of `run`, in the order of its attempts; one that is missing is left out."""
-    try:
-        return Transcripts(tuple(load_transcripts(run.folder)))
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        return Transcripts(problem=f"the transcript cannot be read ({type(error).__name__}: {error})")
-
-
-@dataclass(frozen=True)
-class Changes:
-    """How one Program of a Run differs from another."""
-
-    text: str = ""
-    """Unified diff."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """By path, why a file that differs is not compared."""
-    problem: str = ""
-    """Why there is none, where a Program's files are gone."""
-
-
-def read_changes(run: Run, before: str | None, after: str) -> Changes:
-    """The difference from the Program `before` (None: from nothing) to `after`, digests of Programs of `run`."""
-    if before == after:
-        return Changes()
-    folders = [run.program(digest) for digest in (before, after) if digest is not None]
-    if gone := [folder.name for folder in folders if not folder.is_dir()]:
-        return Changes(problem=f"the files of Program {gone[0][:12]} are not there any more")
-    try:
-        old, new = _regular(folders[0]) if before is not None else {}, _regular(folders[-1])
-        left_out, kept = dict[str, str](), (dict[str, bytes](), dict[str, bytes]())
-        for name in sorted({*old, *new}):
-            sizes = [files[name].stat().st_size for files in (old, new) if name in files]
-            contents = [files[name].read_bytes() if name in files else None for files in (old, new)]
-            if contents[0] == contents[1]:
-                continue
-            if max(sizes) > DIFF_BYTES or any((one or b"").count(b"\n") > DIFF_LINES for one in contents):
-                words = " to ".join("nothing" if one is None else f"{len(one):,} bytes" for one in contents)
-                left_out[name] = f"from {words}, too large to compare"
-                continue
-            for files, content in zip(kept, contents, strict=True):
-                if content is not None:
-                    files[name] = content
-        return Changes(diff(Program(before, kept[0]) if before else None, Program(after, kept[1])), left_out)
-    except OSError as error:
-        return Changes(problem=f"the Programs cannot be read ({error.strerror})")
-
-
-def _regular(folder: Path) -> dict[str, Path]:
-    paths = (path for path in folder.rglob("*") if not path.is_symlink() and path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in paths}
+def _texts(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    for path, content in files.items():
+        if not path.endswith(".py") and len(content) <= DATA_BYTES:
+            with suppress(UnicodeDecodeError):
+                yield path, content.decode()
 
 
 def load_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool = True) -> Frames:

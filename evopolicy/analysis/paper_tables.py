@@ -25,16 +25,17 @@ def paper_table(config: TableConfig, frames: Frames | None = None, *, name: str 
 
 
 def _builders() -> Mapping[Kind, Callable[[Material, str], Sheet]]:
-    from evopolicy.analysis import table_runs, table_scores
+    from evopolicy.analysis import table_differences, table_edits, table_runs, table_scores
 
     return {
         "rank": table_scores.rank_sheet,
         "heldout": table_scores.heldout_sheet,
         "normalized": table_scores.normalized_sheet,
-        "edits": table_runs.edits_sheet,
+        "edits": table_edits.edits_sheet,
         "code": table_runs.code_sheet,
         "efficiency": table_runs.efficiency_sheet,
         "selection": table_runs.selection_sheet,
+        "difference": table_differences.difference_sheet,
     }
 
 

@@ -1,8 +1,8 @@
 """The rank score: arrays in, arrays out.
 
 On one Benchmark with N entries, in the order of their held-out means: rank score = 1 - (rank - 1) / (N - 1), where
-entries that tie share the best rank (competition ranking: 1, 2, 3, 3, 3). A single entry scores 1. Seeds are averaged
-per Benchmark before they are ranked. Source: arXiv 2607.02440.
+entries that tie (`ties`) share the best rank (competition ranking: 1, 2, 3, 3, 3). A single entry scores 1. Seeds are
+averaged per Benchmark before they are ranked. Source: arXiv 2607.02440.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evopolicy.analysis.ties import settle
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 
 Missing = Literal["refuse", "exclude", "worst"]
@@ -25,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 def average_seeds(scores: ArrayLike) -> Floats:
     """Held-out means (entries, Benchmarks) of scores (entries, Benchmarks, seeds); NaN is a seed that is not there.
 
-    NaN where no seed is. The sums are exact before they are rounded, so that equal scores in another order still tie.
+    NaN where no seed is. The sums are exact before they are rounded.
     """
     values = np.asarray(scores, dtype=float)
     means = np.full(values.shape[:2], np.nan)
@@ -47,21 +48,27 @@ def seed_errors(scores: ArrayLike) -> Floats:
     return errors
 
 
-def competition_ranks(means: ArrayLike) -> NDArray[np.int64]:
+def score_sizes(scores: ArrayLike) -> Floats:
+    """Largest size (entries, Benchmarks) of the seeds' scores (entries, Benchmarks, seeds), for `ties`; 0 for none."""
+    values = np.abs(np.nan_to_num(np.asarray(scores, dtype=float)))
+    return np.asarray(values.max(axis=2, initial=0.0))
+
+
+def competition_ranks(means: ArrayLike, sizes: ArrayLike = 0.0) -> NDArray[np.int64]:
     """Ranks from 1 (best) along the first axis of (entries, Benchmarks) means; ties share the best rank.
 
-    Raises RecordError for a mean that is NaN.
+    `sizes` as in `ties.is_above`. Raises RecordError for a mean that is NaN.
     """
-    values = _table(means)
+    values = settle(_table(means), sizes)
     if np.isnan(values).any():
         raise RecordError("rank: a held-out mean is missing; choose what to do with missing cells first")
     ranks: NDArray[np.int64] = 1 + (values[np.newaxis] > values[:, np.newaxis]).sum(axis=1)
     return ranks
 
 
-def rank_scores(means: ArrayLike) -> Floats:
+def rank_scores(means: ArrayLike, sizes: ArrayLike = 0.0) -> Floats:
     """Rank scores (entries, Benchmarks) in [0, 1] of held-out means of that shape; 1.0 where there is one entry."""
-    ranks = competition_ranks(means)
+    ranks = competition_ranks(means, sizes)
     entries = len(ranks)
     return np.ones(ranks.shape) if entries == 1 else 1 - (ranks - 1) / (entries - 1)
 
@@ -84,8 +91,8 @@ class Ranking:
     """(N,): Benchmarks on which the entry has rank 1 or 2."""
 
 
-def rank_entries(means: ArrayLike, missing: Missing = "refuse") -> Ranking:
-    """Rank held-out means (entries, Benchmarks), in which NaN is a missing cell.
+def rank_entries(means: ArrayLike, missing: Missing = "refuse", sizes: ArrayLike = 0.0) -> Ranking:
+    """Rank held-out means (entries, Benchmarks), in which NaN is a missing cell; `sizes` as in `ties.is_above`.
 
     `refuse` raises RecordError for any missing cell; `exclude` leaves out the Benchmarks that lack one; `worst` ranks a
     missing cell below every other. A Benchmark that has no score at all never counts.
@@ -104,11 +111,12 @@ def rank_entries(means: ArrayLike, missing: Missing = "refuse") -> Ranking:
     if not len(values):
         included = np.zeros(values.shape[1], dtype=bool)
     filled = np.where(gaps, -np.inf, values)[:, included]
+    of = np.broadcast_to(np.asarray(sizes, dtype=float), values.shape)[:, included]
     ranks = np.full(values.shape, np.nan)
     scores = np.full(values.shape, np.nan)
     if included.any():
-        ranks[:, included] = competition_ranks(filled)
-        scores[:, included] = rank_scores(filled)
+        ranks[:, included] = competition_ranks(filled, of)
+        scores[:, included] = rank_scores(filled, of)
     return Ranking(
         included, ranks, scores, mean_rank_score(ranks, included), (ranks == 1).sum(axis=1), (ranks <= 2).sum(axis=1)
     )

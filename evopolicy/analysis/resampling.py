@@ -1,19 +1,7 @@
 """Intervals of what has no formula, by a bootstrap over crossed Runs and Episodes: medians, IQMs, ranks, profiles.
 
-A plain bootstrap is too narrow with few Runs: resampled Runs vary by (n - 1) / n of what Runs do, normal quantiles
-stand where Student's belong, and Episodes resampled within each Run are taken to be independent although all Runs
-share them.
-
-Here, by cell (one entry on one Benchmark), a replicate of the Run scores is
-
-    mean + sqrt(n / (n - 1)) (resampled deviations of the Runs) + error of the mean, f times
-
-- Runs are resampled within the cell; one draw of Episodes serves all entries of a Benchmark (Owen 2007); Benchmarks are
-  strata.
-- The error of the mean is that of the resampled Runs and of the resampled Episodes, each scaled to its variance
-  component, since the rest (Run x Episode) would otherwise be counted twice.
-- f = t / z: Student's quantile over the normal one, at the degrees of freedom of the statistic itself. They are
-  Satterthwaite's, from a first pass with f = 1 that finds each source's share in the statistic's variance.
+What all Runs agree in every replicate does too, and its interval would have no width: chances of improvement have a
+score interval instead, and profiles are never narrower than Wilson's.
 """
 
 from __future__ import annotations
@@ -26,58 +14,46 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evopolicy.analysis.components import Cell, Error, Over, read_cell, sources, spread, student_quantile
+from evopolicy.analysis.components import Cell, Error, Over, read_cell
 from evopolicy.analysis.intervals import (
+    MIN_RUNS,
     Interval,
     aggregate_mean_interval,
     allowed_over,
     check_same,
+    few_runs_foot,
     make_interval,
+    two_kinds,
 )
-from evopolicy.analysis.rank import Missing, rank_entries, rank_scores
+from evopolicy.analysis.rank import Missing, Ranking, rank_entries, rank_scores
+from evopolicy.analysis.replicates import (
+    Draws,
+    Key,
+    Scores,
+    as_found,
+    by_benchmark,
+    draw_cells,
+    percentiles,
+    pooled,
+    scores_of,
+    widening,
+)
 from evopolicy.analysis.statistics import (
     Floats,
     Statistic,
     aggregate,
     anchored,
+    improvement_bounds,
     normal_quantile,
     performance_profile,
     probability_of_improvement,
+    wilson,
 )
 from evopolicy.kernel.errors import RecordError
 
 REPLICATES = 2000
 _METHOD = "crossed bootstrap"
-_DIGITS = 10
-"""Relative to the largest mean of a Benchmark: replicates closer than that tie when they are ranked."""
 
-Key: TypeAlias = tuple[int, str]
-"""Entry, Benchmark."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Draw:
-    """Replicates of one cell: Run scores are centre + f x (runs + episodes)."""
-
-    centre: Floats
-    """(R or 1, n)"""
-    runs: Floats
-    """(R, 1): error of the mean by Runs."""
-    episodes: Floats
-    """(R, 1), or (R, n) where the Runs are fixed: error by Episodes."""
-    run_df: float
-    episode_df: float
-    rest_df: float = 0.0
-    twice: float = 1.0
-    """Variance of the Runs' error over what is left of it without the rest, which the Episodes hold too."""
-
-    def scores(self, factor: float) -> Floats:
-        """(R, n)"""
-        return self.centre + factor * (self.runs + self.episodes)
-
-
-Draws: TypeAlias = Mapping[Key, _Draw]
-Scores: TypeAlias = Mapping[Key, Floats]
 _Function: TypeAlias = Callable[[Scores], Floats]
 
 
@@ -107,7 +83,8 @@ def aggregate_interval(
         return aggregate([scores[0, name] for name in scaled], statistic, clip=clip)
 
     used, note, draws = _prepare(cells, over, rng, replicates)
-    return _interval(number, _found(cells), draws, used, level, note)
+    note = f"{note} {two_kinds(by_benchmark(cells), used)}".strip()
+    return _interval(number, as_found(cells), draws, used, level, note)
 
 
 def improvement_interval(
@@ -121,7 +98,9 @@ def improvement_interval(
 ) -> Interval:
     """Interval of the mean over Benchmarks of `probability_of_improvement` of first over second.
 
-    Both give scores (Runs, Episodes) by Benchmark, with matching columns.
+    Both give scores (Runs, Episodes) by Benchmark, with matching columns. Over Runs it is `improvement_bounds`, since
+    in replicates of Runs that won every pair all are won; the variance that Episodes alone give is added. With fewer
+    than MIN_RUNS Runs there is none, unless it is asked for over Episodes, of these Runs.
     """
     check_same(first, second)
     cells = {(i, name): read_cell(tables[name]) for i, tables in enumerate((first, second)) for name in first}
@@ -131,7 +110,19 @@ def improvement_interval(
         return np.asarray(np.mean(chances, axis=0))
 
     used, note, draws = _prepare(cells, over, rng, replicates)
-    return _interval(number, _found(cells), draws, used, level, note)
+    if over == "episodes":
+        return _interval(number, as_found(cells), draws, used, level, note)
+    chance = float(number(as_found(cells))[0])
+    if used is None or used == "episodes":
+        short = f"No interval of a chance: a cell has fewer than {MIN_RUNS} Runs."
+        return make_interval(chance, (math.nan, math.nan), Error(0.0, math.inf), None, "", level, short)
+    low, high = improvement_bounds(chance, [(cells[0, name].n, cells[1, name].n) for name in first], level)
+    z = normal_quantile(level)
+    by_episodes = z * float(number({key: cell.runs + draws[key].episodes for key, cell in cells.items()}).std())
+    low = max(0.0, chance - math.hypot(chance - low, by_episodes))
+    high = min(1.0, chance + math.hypot(high - chance, by_episodes))
+    error = Error(((high - low) / (2 * z)) ** 2, math.inf)
+    return make_interval(chance, (low, high), error, used, "Newcombe's score", level, note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +160,28 @@ def profile_band(
         return performance_profile([scores[0, name] for name in scaled], levels)
 
     used, note, draws = _prepare(cells, over, rng, replicates)
-    fractions = curve(_found(cells))[0]
+    fractions = curve(as_found(cells))[0]
     if used is None:
         nothing = np.full(levels.shape, np.nan)
         return ProfileBand(levels, fractions, nothing, nothing, level, None, note)
-    factor, _ = _widening(curve(_scores(draws, 1.0)).mean(axis=-1), draws, level)
-    low, high = _bounds(curve(_scores(draws, factor)), fractions, level)
+    factor, _ = widening(curve(scores_of(draws, 1.0)).mean(axis=-1), draws, level)
+    low, high = percentiles(curve(scores_of(draws, factor)), fractions, level)
+    if used != "episodes":
+        low, high = _with_tails(fractions, low, high, [cell.n for cell in cells.values()], level)
     return ProfileBand(levels, fractions, low, high, level, used, note)
+
+
+def _with_tails(
+    fractions: Floats, low: Floats, high: Floats, runs: Sequence[int], level: float
+) -> tuple[Floats, Floats]:
+    """No narrower than Wilson's interval of as many independent Runs: where all of them lie on one side of a threshold
+    so does each replicate, though another Run need not.
+
+    Benchmarks weigh the same, so with unlike numbers of Runs they count as their harmonic mean on each.
+    """
+    trials = len(runs) ** 2 / sum(1 / n for n in runs)
+    bounds = np.array([wilson(min(share * trials, trials), trials, level) for share in fractions])
+    return np.minimum(low, bounds[:, 0]), np.maximum(high, bounds[:, 1])
 
 
 def rank_score_intervals(
@@ -193,55 +199,90 @@ def rank_score_intervals(
     the policy of `rank.rank_entries` for cells that are not there. Entries whose true means tie have true scores that
     no measurement with noise shows, and intervals lie off them.
 
+    Over Runs, an entry with fewer than MIN_RUNS Runs on a Benchmark has no interval, and the note names its cells. It
+    does not make the others' narrower: its Runs are drawn with the pooled spread of that Benchmark's Runs.
+
     Raises RecordError where no Benchmark can be ranked, and under missing='refuse' where a cell is not there.
     """
-    names = list(dict.fromkeys(name for of in tables.values() for name in of))
-    cells = {(i, name): read_cell(of[name]) for i, of in enumerate(tables.values()) for name in names if name in of}
-    means = np.array([[cells[i, b].mean if (i, b) in cells else np.nan for b in names] for i in range(len(tables))])
-    ranking = rank_entries(_tied(means.reshape(len(tables), len(names)).T).T, missing)
-    ranked = [name for name, counts in zip(names, ranking.included, strict=True) if counts]
-    if not ranked:
-        raise RecordError("rank: no Benchmark on which the entries can be ranked")
+    cells, ranking, ranked = _rank_cells(tables, missing)
     kept = {key: cell for key, cell in cells.items() if key[1] in ranked}
-    used, note, draws = _prepare(kept, over, rng, replicates)
+    used, note, unknown = _rank_over(kept, over, list(tables))
+    draws = {} if used is None else draw_cells(kept, used, rng, replicates)
 
     def ranks(scores: Scores) -> Floats:
-        return _mean_ranks(scores, len(tables), ranked)
+        return _mean_ranks(scores, cells, len(tables), ranked)
 
-    first = ranks(_scores(draws, 1.0)) if used else None
+    first = ranks(scores_of(draws, 1.0)) if used else np.empty((0, 0))
+    # Degrees of freedom are those of the cells with enough Runs, the others held: they make no interval narrower.
+    known = {key: draw for key, draw in draws.items() if used == "episodes" or kept[key].n >= MIN_RUNS}
+    moved = first if len(known) == len(draws) else ranks(scores_of(known, 1.0))
     found: dict[str, Interval] = {}
     for i, entry in enumerate(tables):
         point = float(ranking.rank_score[i])
-        if used is None or first is None:
+        if used is None or i in unknown:
             found[entry] = make_interval(point, (math.nan, math.nan), Error(0.0, math.inf), None, "", level, note)
             continue
-        factor, df = _widening(first[:, i], draws, level)
-        low, high = _rank_bounds(ranks(_scores(draws, factor))[:, i], point, level)
+        factor, df = widening(moved[:, i], known, level)
+        low, high = _rank_bounds(ranks(scores_of(draws, factor))[:, i], point, level)
         error = Error(float(first[:, i].var()), df)
         found[entry] = make_interval(point, (low, high), error, used, _METHOD, level, note)
     return found
 
 
-def _mean_ranks(scores: Scores, entries: int, benchmarks: Sequence[str]) -> Floats:
+def _rank_cells(
+    tables: Mapping[str, Mapping[str, ArrayLike]], missing: Missing
+) -> tuple[dict[Key, Cell], Ranking, list[str]]:
+    """The cells, the entries ranked by their means, and the Benchmarks that count."""
+    names = list(dict.fromkeys(name for of in tables.values() for name in of))
+    cells = {(i, name): read_cell(of[name]) for i, of in enumerate(tables.values()) for name in names if name in of}
+    means = np.array([[cells[i, b].mean if (i, b) in cells else np.nan for b in names] for i in range(len(tables))])
+    sizes = np.array([[cells[i, b].size if (i, b) in cells else 0.0 for b in names] for i in range(len(tables))])
+    shape = len(tables), len(names)
+    ranking = rank_entries(means.reshape(shape), missing, sizes.reshape(shape))
+    ranked = [name for name, counts in zip(names, ranking.included, strict=True) if counts]
+    if not ranked:
+        raise RecordError("rank: no Benchmark on which the entries can be ranked")
+    return cells, ranking, ranked
+
+
+def _rank_over(cells: Mapping[Key, Cell], asked: Over, entries: Sequence[str]) -> tuple[Over | None, str, set[int]]:
+    """What intervals of ranks are over, the note that goes with them, and the entries that have none.
+
+    An entry with a cell of too few Runs has none. The others do: that cell is drawn with the spread of the Benchmark's
+    other Runs, and where nothing tells that spread nobody has one.
+    """
+    short = [key for key, cell in cells.items() if cell.n < MIN_RUNS] if asked != "episodes" else []
+    if not short:
+        return (*allowed_over(by_benchmark(cells), asked), set())
+    counts = {f"{entries[i]} on {name}": cell.n for (i, name), cell in cells.items()}
+    unknown = {i for i, _ in short}
+    if len(unknown) == len({i for i, _ in cells}):
+        return None, few_runs_foot(counts, "no rank score has an interval"), unknown
+    if mute := [name for name in dict.fromkeys(name for _, name in short) if pooled(cells, name) is None]:
+        reason = f"nor do Runs of others differ on {', '.join(mute)}, so that no rank score has an interval"
+        return None, few_runs_foot(counts, reason), unknown
+    used, note = allowed_over(by_benchmark({key: cell for key, cell in cells.items() if key not in short}), asked)
+    foot = few_runs_foot(
+        counts, "no interval for the rank scores of their entries; for the others' they are taken to vary as others do"
+    )
+    return used, f"{foot} {note}".strip(), unknown
+
+
+def _mean_ranks(scores: Scores, cells: Mapping[Key, Cell], entries: int, benchmarks: Sequence[str]) -> Floats:
     """Mean rank scores (R, entries) of Run scores (R, n) by cell; a cell that is not there ranks below every other."""
     total: Floats | None = None
     for name in benchmarks:
         size = len(next(scores[i, name] for i in range(entries) if (i, name) in scores))
         gone = np.full(size, -np.inf)
         means = np.stack([scores[i, name].mean(axis=1) if (i, name) in scores else gone for i in range(entries)])
-        of = rank_scores(_tied(means[np.newaxis])[0]).T
+        sizes = [[cells[i, name].size if (i, name) in scores else 0.0] for i in range(entries)]
+        of = rank_scores(means, sizes).T
         total = of if total is None else total + of
     assert total is not None
     return total / len(benchmarks)
 
 
-def _tied(means: Floats) -> Floats:
-    """Means (Benchmarks, ...) without the last digits, in which Runs of another number may differ."""
-    size = np.abs(np.where(np.isfinite(means), means, 0.0)).max(axis=tuple(range(1, means.ndim)), keepdims=True)
-    return np.asarray(np.round(means / np.where(size > 0, size, 1.0), _DIGITS))
-
-
-# --- replicates ---------------------------------------------------------------------------------------------------
+# --- from replicates to intervals ---------------------------------------------------------------------------------
 
 
 def _prepare(
@@ -249,92 +290,19 @@ def _prepare(
 ) -> tuple[Over | None, str, Draws]:
     if not cells:
         raise RecordError("intervals: no Benchmark with scores")
-    used, note = allowed_over(list(cells.values()), over)
-    return used, note, {} if used is None else _draws(cells, used, rng, replicates)
-
-
-def _draws(cells: Mapping[Key, Cell], over: Over, rng: np.random.Generator, replicates: int) -> Draws:
-    """Replicates of every cell; one draw of Episodes for all entries of a Benchmark."""
-    counts: dict[str, Floats] = {}
-    draws: dict[Key, _Draw] = {}
-    for (entry, name), cell in cells.items():
-        if name not in counts and over != "runs":
-            sources([one for (_, benchmark), one in cells.items() if benchmark == name], _ones(cells, name))
-            counts[name] = _episode_counts(cells, name, rng, replicates)
-        if over == "episodes":
-            draws[entry, name] = _of_fixed_runs(cell, counts[name])
-        else:
-            draws[entry, name] = _of_new_runs(cell, counts.get(name), rng, replicates)
-    return draws
-
-
-def _ones(cells: Mapping[Key, Cell], name: str) -> list[float]:
-    return [1.0 for _, benchmark in cells if benchmark == name]
-
-
-def _episode_counts(cells: Mapping[Key, Cell], name: str, rng: np.random.Generator, replicates: int) -> Floats:
-    """How often (R, Episodes) each Episode was drawn; one that no entry has a score of never is."""
-    there = np.any([(~np.isnan(cell.table)).any(axis=0) for (_, b), cell in cells.items() if b == name], axis=0)
-    m = int(there.sum())
-    drawn = rng.integers(m, size=(replicates, m)) + m * np.arange(replicates)[:, np.newaxis]
-    counts = np.zeros((replicates, there.size))
-    counts[:, there] = np.bincount(drawn.ravel(), minlength=replicates * m).reshape(replicates, m)
-    return counts
-
-
-def _of_fixed_runs(cell: Cell, counts: Floats) -> _Draw:
-    """Each Run's mean over the Episodes drawn; a Run with none of them keeps its own."""
-    there = ~np.isnan(cell.table)
-    left = np.where(there, cell.table - cell.runs[:, np.newaxis], 0.0)
-    drawn = counts @ there.T
-    errors = (counts @ left.T) / np.where(drawn > 0, drawn, 1.0) * math.sqrt(cell.m / (cell.m - 1))
-    errors[:, ~left.any(axis=1)] = 0.0
-    return _Draw(cell.runs[np.newaxis], np.zeros((len(counts), 1)), errors, cell.n - 1.0, cell.m - 1.0)
-
-
-def _of_new_runs(cell: Cell, counts: Floats | None, rng: np.random.Generator, replicates: int) -> _Draw:
-    n = cell.n
-    deviations = (cell.run_parts * n) * math.sqrt(n / (n - 1))
-    drawn = deviations[rng.integers(n, size=(replicates, n))]
-    shift = drawn.mean(axis=1, keepdims=True)
-    by_runs, errors, size = spread(cell.run_parts, n), np.zeros((replicates, 1)), 1.0
-    if counts is not None:
-        m = cell.m
-        errors = ((counts - 1.0) @ cell.episode_parts)[:, np.newaxis] * math.sqrt(m / (m - 1))
-        own = sources([cell]).error("runs_and_episodes").variance
-        rest = max(own - spread(cell.episode_parts, m), 0.0)
-        size = math.sqrt(rest / by_runs) if by_runs else 0.0
-    twice = 1 / size**2 if size else 1.0
-    return _Draw(cell.mean + drawn - shift, shift * size, errors, n - 1.0, cell.m - 1.0, cell.rest_df, twice)
-
-
-def _scores(draws: Draws, factor: float) -> Scores:
-    return {key: draw.scores(factor) for key, draw in draws.items()}
-
-
-def _found(cells: Mapping[Key, Cell]) -> Scores:
-    """The Run scores as they are, as one replicate."""
-    return {key: cell.runs[np.newaxis] for key, cell in cells.items()}
-
-
-# --- from replicates to intervals ---------------------------------------------------------------------------------
+    used, note = allowed_over(by_benchmark(cells), over)
+    return used, note, {} if used is None else draw_cells(cells, used, rng, replicates)
 
 
 def _interval(number: _Function, found: Scores, draws: Draws, over: Over | None, level: float, note: str) -> Interval:
     point = float(number(found)[0])
     if over is None:
         return make_interval(point, (math.nan, math.nan), Error(0.0, math.inf), None, "", level, note)
-    first = number(_scores(draws, 1.0))
-    factor, df = _widening(first, draws, level)
-    low, high = _bounds(number(_scores(draws, factor)), point, level)
+    first = number(scores_of(draws, 1.0))
+    factor, df = widening(first, draws, level)
+    low, high = percentiles(number(scores_of(draws, factor)), point, level)
     error = Error(float(first.var()), df)
     return make_interval(point, (float(low), float(high)), error, over, _METHOD, level, note)
-
-
-def _bounds(replicates: Floats, point: ArrayLike, level: float) -> tuple[Floats, Floats]:
-    """Percentiles along the first axis; the estimate itself always lies between them."""
-    low, high = np.quantile(replicates, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-    return np.minimum(low, point), np.maximum(high, point)
 
 
 def _rank_bounds(replicates: Floats, point: float, level: float) -> tuple[float, float]:
@@ -343,38 +311,5 @@ def _rank_bounds(replicates: Floats, point: float, level: float) -> tuple[float,
     Noise moves scores near 0 and 1 only inwards, once in the estimate and once more in its replicates; mirrored, the
     second move undoes the first.
     """
-    low, high = _bounds(replicates, point, level)
+    low, high = percentiles(replicates, point, level)
     return max(0.0, min(float(low), 2 * point - float(high))), min(1.0, max(float(high), 2 * point - float(low)))
-
-
-def _widening(replicates: Floats, draws: Draws, level: float) -> tuple[float, float]:
-    """t / z and the degrees of freedom of replicates (R,) of a statistic.
-
-    The statistic is fitted by a line in the errors of all means; each source's share in the variance of that line
-    weighs its degrees of freedom. Where it never moved, the fewest count.
-    """
-    columns: list[Floats] = []
-    groups: dict[tuple[object, ...], tuple[list[int], _Draw]] = {}
-    for (entry, name), draw in draws.items():
-        own: tuple[tuple[object, ...], Floats] = ((entry, name), draw.runs)
-        for group, error in (own, ((name,), draw.episodes.mean(axis=1, keepdims=True))):
-            if error.any():
-                groups.setdefault(group, ([], draw))[0].append(len(columns))
-                columns.append(error[:, 0] - error.mean())
-    if not columns:
-        return 1.0, math.inf
-    design = np.stack(columns, axis=1)
-    design /= design.std(axis=0)
-    slopes = np.linalg.lstsq(design.T @ design, design.T @ (replicates - replicates.mean()), rcond=None)[0]
-    total, squares, fewest = 0.0, 0.0, math.inf
-    for kind, (which, draw) in groups.items():
-        part = float((design[:, which] @ slopes[which]).var())
-        total += part
-        if len(kind) == 1:
-            squares += part**2 / draw.episode_df
-        else:
-            squares += (part * draw.twice) ** 2 / draw.run_df
-            squares += (part * (draw.twice - 1)) ** 2 / draw.rest_df if draw.twice > 1 and draw.rest_df else 0.0
-        fewest = min(fewest, draw.episode_df if len(kind) == 1 else draw.run_df)
-    df = total**2 / squares if squares > 0 else fewest
-    return student_quantile(level, df) / normal_quantile(level), df

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from evopolicy.analysis.conditions import AXES, CONDITIONS, run_axes, run_conditions, run_settings
+from evopolicy.analysis.conditions import (
+    AXES,
+    CONDITIONS,
+    IDENTITY,
+    OF_A_BENCHMARK,
+    check_allowed,
+    is_allowed,
+    run_axes,
+    run_conditions,
+    run_settings,
+)
 from evopolicy.analysis.load import Found, Unreadable, cell_of
-from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Cell
 from evopolicy.kernel.transcript import usage_numbers
+
+_TOLD = 3
+"""Differences within an entry that a message names."""
+_VALUE = 32
+"""Characters of a setting's value in it."""
 
 Status = Literal["done", "pending", "running", "unfinished", "failed", "invalid", "unreadable"]
 OPEN: frozenset[Status] = frozenset({"pending", "running", "unfinished"})
@@ -179,24 +195,101 @@ def in_order(scores: list[CellScore], cells: Sequence[Cell] = ()) -> list[CellSc
 def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str] = ()) -> list[str]:
     """Refuse a comparison whose done cells differ in what would make it unfair.
 
-    Isolation levels may not differ at all; Benchmark parameters, pools, budgets and selection rules not within one
-    Benchmark; and a cell (entry, Benchmark, seed) has one Run. A difference that was swept, and so is part of the
-    entries' names, is let in. `allow` holds the names in CONDITIONS that are let in too; for each that does differ one
-    sentence is returned.
+    The Runs of one entry have the same identity but for their seeds: agent with model and options, prompt, Feedback,
+    limits, versions. Isolation levels may not differ at all; Benchmark parameters, pools, budgets, selection rules and
+    versions not within one Benchmark; and a cell (entry, Benchmark, seed) has one Run. A difference that was swept, and
+    so is part of the entries' names, is let in. `allow` holds the names in CONDITIONS, and the settings or groups of
+    IDENTITY, that are let in too; for each that does differ one sentence is returned, and `mixed_names` says what the
+    entries are to be called.
+
     Raises RecordError naming the cells on each side, ConfigError for an unknown name in `allow`.
     """
-    for name in allow:
-        if name not in CONDITIONS:
-            raise ConfigError(f"allow: '{name}' is no condition.{did_you_mean(name, CONDITIONS)}")
+    check_allowed(allow)
     scores = [score for score in _scores(source) if score.status == "done"]
     notes: list[str] = []
+    for entry, differing in _unlike_entries(scores).items():
+        refused = [key for key in differing if not is_allowed(key, allow)]
+        words = [f"{key} {_sides(values)}" for key, values in differing.items() if key in refused or not refused]
+        said = "; ".join(words[:_TOLD]) + (f"; and {len(words) - _TOLD} more" if len(words) > _TOLD else "")
+        if refused:
+            raise RecordError(
+                f"entry '{entry}' mixes Runs that differ in {said}; compare them apart, give each an agent.label of "
+                f"its own, or allow={','.join(refused)}"
+            )
+        notes.append(f"Entry '{entry}' mixes Runs that differ in {said}.")
     for name in CONDITIONS:
-        problem = _duplicates(scores) if name == "duplicates" else _mixed(scores, name)
+        problem = _problem(scores, name, allow)
         if problem and name not in allow:
             raise RecordError(f"the comparison mixes {problem}; compare them apart, or allow '{name}'")
         if problem:
             notes.append(f"Mixes {problem}.")
     return notes
+
+
+def _problem(scores: Sequence[CellScore], name: str, allow: Collection[str]) -> str:
+    """Words for the first group of cells whose condition `name` differs, '' for none."""
+    if name == "duplicates":
+        return _duplicates(scores)
+    return _mixed_versions(scores, allow) if name == "versions" else _mixed(scores, name)
+
+
+def mixed_names(source: Source | Sequence[CellScore]) -> dict[str, str]:
+    """By entry whose Runs are unlike, what it is to be called: no table shows them as of one kind."""
+    scores = [score for score in _scores(source) if score.status == "done"]
+    return {
+        entry: " ".join([entry, *(f"{key}={'|'.join(_value(v) for v in values)}" for key, values in found.items())])
+        for entry, found in _unlike_entries(scores).items()
+    }
+
+
+Sides: TypeAlias = dict[str, list[CellScore]]
+"""The cells that have each value of a setting, by the value as JSON text."""
+
+
+def _unlike_entries(scores: Sequence[CellScore]) -> dict[str, dict[str, Sides]]:
+    """By entry the settings in which its Runs differ though they may not."""
+    found: dict[str, dict[str, Sides]] = {}
+    for (entry, key, _), sides in _by_setting(scores).items():
+        if len(sides) > 1:
+            found.setdefault(entry, {}).setdefault(key, sides)
+    return found
+
+
+def _by_setting(scores: Sequence[CellScore]) -> dict[tuple[str, str, str], Sides]:
+    """By entry, setting of IDENTITY and, where it goes with the Benchmark, Benchmark."""
+    groups: dict[tuple[str, str, str], Sides] = defaultdict(lambda: defaultdict(list))
+    for score in scores:
+        for key, value in score.settings.items():
+            if key.partition(".")[0] in IDENTITY:
+                place = score.benchmark if key.startswith(OF_A_BENCHMARK) else ""
+                groups[score.entry, key, place][json.dumps(value, sort_keys=True)].append(score)
+    return groups
+
+
+def _mixed_versions(scores: Sequence[CellScore], allow: Collection[str]) -> str:
+    """Of what all were measured with: a package that only some entries have is theirs. One let in by itself is not said
+    again."""
+    groups: dict[tuple[str, str], Sides] = defaultdict(lambda: defaultdict(list))
+    for score in scores:
+        for key, value in score.settings.items():
+            if key.startswith("versions.") and key not in allow:
+                groups[score.benchmark, key.partition(".")[2]][json.dumps(value)].append(score)
+    for (benchmark, package), sides in groups.items():
+        if len(sides) > 1:
+            return f"{CONDITIONS['versions']} on {benchmark}: {package} {_sides(sides)}"
+    return ""
+
+
+def _sides(values: Sides) -> str:
+    """`0.05 for a on x, seed 0; 0.75 for a on x, seed 1`, in parentheses."""
+    return f"({'; '.join(f'{_value(value)} for {name_cells(cells, 1)}' for value, cells in values.items())})"
+
+
+def _value(text: str) -> str:
+    """A setting's value from JSON text, short enough for a sentence."""
+    value = json.loads(text)
+    plain = value if isinstance(value, str) else text
+    return _brief(plain) if len(_brief(plain)) <= _VALUE else f"{_brief(plain)[: _VALUE - 1]}…"
 
 
 def _scores(source: Source | Sequence[CellScore]) -> list[CellScore]:
@@ -253,3 +346,9 @@ def name_cells(cells: Sequence[CellScore], most: int) -> str:
     """`a on x, seed 0; b on y, seed 1 and 3 more`."""
     more = f" and {len(cells) - most} more" if len(cells) > most else ""
     return "; ".join(cell.name for cell in cells[:most]) + more
+
+
+def name_missing(gone: Sequence[CellScore], never: Sequence[str], most: int) -> str:
+    """`name_cells` of those without a result, then as many of those that were `never` run, by name."""
+    more = f" and {len(never) - most} more" if len(never) > most else ""
+    return "; ".join(([name_cells(gone, most)] if gone else []) + (["; ".join(never[:most]) + more] if never else []))

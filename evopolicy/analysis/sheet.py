@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from evopolicy.analysis.intervals import Interval
+from evopolicy.analysis.ties import is_above, settle
 
 NONE = "–"
 """Text of a cell without a value."""
@@ -133,10 +134,11 @@ def fitting(values: Sequence[float | None], spread: float = 0.0) -> int | None:
 def mark_best(cells: Sequence[SheetCell], lowest: bool = False) -> list[SheetCell]:
     """`cells` with the best of them marked, ties all; none where they do not differ."""
     values = [cell.value for cell in cells if isinstance(cell.value, int | float) and not cell.partial]
-    if len(values) < 2 or min(values) == max(values):
+    if len(values) < 2 or not is_above(max(values), min(values)):
         return list(cells)
-    best = min(values) if lowest else max(values)
-    return [replace(cell, best=cell.value == best and not cell.partial) for cell in cells]
+    settled = settle([-value for value in values] if lowest else values)
+    best = {value for value, found in zip(values, settled, strict=True) if found == settled.max()}
+    return [replace(cell, best=not cell.partial and cell.value in best) for cell in cells]
 
 
 def mark_columns(sheet: Sheet, keys: Sequence[str], lowest: Sequence[str] = ()) -> Sheet:

@@ -2,7 +2,7 @@
 
 A Run's score is its mean over the held-out Episodes; a *table* holds the scores (Runs, Episodes) of one entry on one
 Benchmark, NaN where there is none. Sources: Agarwal et al. 2021 (arXiv 2108.13264) for interquartile mean, probability
-of improvement and performance profiles; Wilson 1927; Holm 1979.
+of improvement and performance profiles; Wilson 1927; Holm 1979; Newcombe 2006 (Statistics in Medicine 25).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from evopolicy.analysis.ties import is_above
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -25,7 +26,7 @@ STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 def run_scores(table: ArrayLike) -> Floats:
     """Scores (Runs,) of a table (Runs, Episodes): means over the Episodes found; a Run without any is left out.
 
-    The sums are exact before they are rounded, so that equal scores in another order still tie.
+    The sums are exact before they are rounded.
     """
     values = as_table(table)
     rows = [row[~np.isnan(row)] for row in values]
@@ -45,9 +46,9 @@ def as_table(table: ArrayLike) -> Floats:
 def normalize(scores: ArrayLike, zero: float, one: float, *, clip: bool = False) -> Floats:
     """(scores - zero) / (one - zero), so that the two anchors come to lie at 0 and 1; clipped to [0, 1] where asked.
 
-    Raises ConfigError where the anchors are equal or not finite: there is no scale between them.
+    Raises ConfigError where the anchors tie or are not finite: there is no scale between them.
     """
-    if not (math.isfinite(zero) and math.isfinite(one)) or zero == one:
+    if not (math.isfinite(zero) and math.isfinite(one)) or not (is_above(zero, one) or is_above(one, zero)):
         raise ConfigError(f"anchors: two different finite scores are needed, found {zero} and {one}")
     scaled: Floats = (np.asarray(scores, dtype=float) - zero) / (one - zero)
     return np.clip(scaled, 0.0, 1.0) if clip else scaled
@@ -130,7 +131,8 @@ def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Floats:
     y = np.asarray(second, dtype=float)[..., np.newaxis, :]
     if not x.size or not y.size:
         raise RecordError("probability of improvement: each of the two needs a Run")
-    chances: Floats = (x > y).mean(axis=(-2, -1)) + (x == y).mean(axis=(-2, -1)) / 2
+    higher, lower = is_above(x, y), is_above(y, x)
+    chances: Floats = (higher.mean(axis=(-2, -1)) + (~lower).mean(axis=(-2, -1))) / 2
     return chances
 
 
@@ -143,7 +145,7 @@ def performance_profile(scores: Sequence[ArrayLike], thresholds: ArrayLike) -> F
     levels = np.asarray(thresholds, dtype=float)
     if not scores:
         raise RecordError("performance profile: no Benchmark to look at")
-    shares = [(np.asarray(each, dtype=float)[..., np.newaxis] > levels).mean(axis=-2) for each in scores]
+    shares = [is_above(np.asarray(each, dtype=float)[..., np.newaxis], levels).mean(axis=-2) for each in scores]
     return np.asarray(np.mean(shares, axis=0))
 
 
@@ -166,6 +168,33 @@ def wilson(successes: float, trials: float, level: float = 0.95) -> tuple[float,
     low = 0.0 if successes == 0 else (centre - half) / (1 + spread)
     high = 1.0 if successes == trials else (centre + half) / (1 + spread)
     return low, high
+
+
+def improvement_bounds(chance: float, runs: Sequence[tuple[int, int]], level: float = 0.95) -> tuple[float, float]:
+    """Score interval of a mean `probability_of_improvement` over Benchmarks, from the two numbers of Runs on each.
+
+    The chances p that lie no further from the one found than z standard errors of p, which are Newcombe's (2006, method
+    5): p(1-p) (1 + (N-1) ((1-p)/(2-p) + p/(1+p))) / nm with N = (n + m)/2. Of several Benchmarks as if p were that of
+    each, which has the largest error. It has a width where one side wins every pair, as Wilson's has.
+
+    Raises RecordError unless 0 <= chance <= 1 and without a Benchmark, ConfigError unless 0 < level < 1.
+    """
+    z = normal_quantile(level)
+    if not runs or not 0 <= chance <= 1:
+        raise RecordError(f"improvement bounds: a chance between 0 and 1 on some Benchmark is needed, found {chance}")
+
+    def error(p: float) -> float:
+        mix = (1 - p) / (2 - p) + p / (1 + p)
+        return math.sqrt(sum(p * (1 - p) * (1 + ((n + m) / 2 - 1) * mix) / (n * m) for n, m in runs)) / len(runs)
+
+    def edge(end: float) -> float:
+        inside, outside = chance, end
+        for _ in range(60):
+            p = (inside + outside) / 2
+            inside, outside = (p, outside) if abs(chance - p) <= z * error(p) else (inside, p)
+        return inside
+
+    return (edge(0.0) if chance > 0 else 0.0), (edge(1.0) if chance < 1 else 1.0)
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -9,13 +9,13 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from evopolicy.analysis.components import OVER, Over
-from evopolicy.analysis.conditions import CONDITIONS
+from evopolicy.analysis.conditions import check_allowed
 from evopolicy.analysis.published import RANDOM
 from evopolicy.analysis.rank import MISSING, Missing
 from evopolicy.analysis.statistics import STATISTICS, Statistic
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
-Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection"]
+Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"]
 Rows = Literal["entries", "benchmarks", "cells"]
 Format = Literal["terminal", "csv", "latex", "html", "markdown"]
 One = Literal["best", "published"]
@@ -48,7 +48,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "synthesis_hits": "share of them that raised the best Validation mean so far",
         "parametric_edits": "edits that keep the topology of the Submission just before",
         "parametric_hits": "share of them that raised the best Validation mean so far",
-        "rollbacks": "Submissions of an earlier topology",
+        "synthesis_chance": "share of synthesis edits that would be hits if all Programs of a Run so far were alike",
+        "parametric_chance": "likewise of parametric edits",
+        "synthesis_durable": "share of the hits of synthesis edits that no later Submission fell back from",
+        "parametric_durable": "likewise of parametric edits",
+        "rollbacks": "Submissions of an earlier Program or topology",
         "retests": "Submissions of the same bundle",
         "failed": "Submissions without a result, or whose Policy failed in every Episode",
     },
@@ -71,6 +75,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "units_to_best": "Episode units until the best Validation mean of the Run",
         "units_to_50": "Episode units until half of the way to the reference, of the Runs that get there",
         "units_to_80": "likewise 80 %",
+        "units_to_stable": "Episode units from which on every Program is better on Validation than the first, of the "
+        "Runs that get there",
         "area": "area under the best-so-far Validation mean over the units, scaled",
         "input_tokens": "a Run, not from a cache",
         "cached_tokens": "a Run",
@@ -90,6 +96,16 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "correlation": "Spearman's, Validation against held-out means of a Run's Programs",
         "validation_gap": "Validation less held-out mean of the selected Program",
     },
+    "difference": {
+        "difference": "held-out mean less that of the entry it is compared with, on the same Episodes (rows: cells)",
+        "p": "two-sided, of no difference (rows: cells)",
+        "p_holm": "the same, adjusted for all differences of the table (rows: cells)",
+        "improvement": "chance that a Run scores above one of the other entry, ties half",
+        "runs": "Runs of the two entries (rows: cells)",
+        "benchmarks": "Benchmarks both have (rows: entries)",
+        "better": "of them, those where the adjusted p-value finds it higher (rows: entries)",
+        "worse": "likewise lower (rows: entries)",
+    },
 }
 """The columns each kind of table has, with what they hold. The names of its rows always come first."""
 
@@ -101,14 +117,16 @@ ROWS: Mapping[str, tuple[Rows, ...]] = {
     "code": ("entries", "cells"),
     "efficiency": ("entries", "cells"),
     "selection": ("cells",),
+    "difference": ("cells", "entries"),
 }
 """What a row may be."""
 
-_SCORES: tuple[Kind, ...] = ("rank", "heldout", "normalized")
+_SCORES: tuple[Kind, ...] = ("rank", "heldout", "normalized", "difference")
 BELONGS: Mapping[str, tuple[Kind, ...]] = {
-    "published": (*_SCORES, "edits", "code"),
+    "published": ("rank", "heldout", "normalized", "edits", "code"),
     "by": ("normalized", "edits", "code", "efficiency"),
     "statistic": ("heldout",),
+    "against": ("difference",),
     "zero": ("normalized",),
     "one": ("normalized",),
     "replicates": _SCORES,
@@ -140,6 +158,8 @@ class TableConfig:
     """The entry whose score is 0 in a normalized table: the published random row, or one of the Runs' entries."""
     one: One = "best"
     """Which score is 1 there: the best one's of those in the table, or the best published agent's, which stays."""
+    against: str = ""
+    """What the entries of a difference table are compared with: an entry ('' for the first), or a swept setting."""
     interval: Interval = "none"
     level: float = 0.95
     replicates: int = 2000
@@ -155,8 +175,7 @@ class TableConfig:
     def __post_init__(self) -> None:
         for name in self.columns:
             _known("columns", name, COLUMNS[self.kind])
-        for name in self.allow:
-            _known("allow", name, CONDITIONS)
+        check_allowed(self.allow)
         if not self.columns:
             raise ConfigError(f"columns: name at least one of {', '.join(COLUMNS[self.kind])}")
         if len(set(self.columns)) < len(self.columns):
@@ -179,10 +198,22 @@ class TableConfig:
         only = {"benchmarks": ("category", "demand", "entries"), "entries": ("benchmarks",)}
         if self.kind == "heldout" and (wrong := set(self.columns) - set(only[self.rows])):
             raise ConfigError(f"columns: '{sorted(wrong)[0]}' is no column of a heldout table with rows: {self.rows}")
+        if self.kind == "difference":
+            self._check_differences()
         if self.interval in ("episodes", "runs_and_episodes") and self.kind not in _SCORES:
             raise ConfigError(
                 f"interval: what a {self.kind} table shows is of Runs, not of Episodes; choose runs or none"
             )
+
+    def _check_differences(self) -> None:
+        of: dict[Rows, tuple[str, ...]] = {
+            "cells": ("difference", "p", "p_holm", "improvement", "runs"),
+            "entries": ("improvement", "benchmarks", "better", "worse"),
+        }
+        if wrong := sorted(set(self.columns) - set(of[self.rows])):
+            raise ConfigError(f"columns: '{wrong[0]}' is no column of a difference table with rows: {self.rows}")
+        if self.interval == "none":
+            raise ConfigError("interval: a difference without one says nothing; choose runs_and_episodes or another")
 
     def _check_numbers(self) -> None:
         if not 0 < self.level < 1:

@@ -1,11 +1,11 @@
-"""Tables of what happened in Runs: edits, code, what was spent, and what selection was worth."""
+"""Tables of means over Runs: code, what was spent, and what selection was worth."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,133 +13,18 @@ import numpy as np
 from evopolicy.analysis import published_facts
 from evopolicy.analysis.code import code_frame
 from evopolicy.analysis.columns import by_run, rows_of
-from evopolicy.analysis.edits import edit_frame
 from evopolicy.analysis.intervals import MIN_RUNS, Interval, aggregate_mean_interval, interval_notes
-from evopolicy.analysis.published_facts import CODE, DEMANDS, EDITS
-from evopolicy.analysis.sheet import ESTIMATE_MARK, Head, Sheet, SheetCell, fitting, mark_columns, number, percent
-from evopolicy.analysis.statistics import wilson
+from evopolicy.analysis.published_facts import CODE, DEMANDS
+from evopolicy.analysis.sheet import ESTIMATE_MARK, Sheet, SheetCell, fitting, mark_columns, number
+from evopolicy.analysis.table_rows import Row, is_in, lay_out, noted, row_names
 from evopolicy.analysis.table_source import Material
+from evopolicy.analysis.ties import is_above
 from evopolicy.analysis.trajectory import curve_areas, curve_points, curve_reach
 from evopolicy.analysis.validity import score_gaps, selection_validity
 from evopolicy.kernel.shown import plural
 
-_Row = tuple[str, str | None]
-"""Entry, and its Benchmark where a row is a cell."""
 _TOO_FEW = f"No interval where a cell has fewer than {MIN_RUNS} Runs."
-_TITLES = {
-    "synthesis_edits": "synthesis edits", "synthesis_hits": "hits", "parametric_edits": "parametric edits",
-    "parametric_hits": "hits", "units_to_best": "units to best", "units_to_50": "units to 50 %",
-    "units_to_80": "units to 80 %", "input_tokens": "input tokens", "cached_tokens": "cached tokens",
-    "output_tokens": "output tokens", "cost_usd": "cost, $", "thinking_seconds": "thinking, s",
-    "wall_seconds": "wall, s", "best_training": "best in training", "best": "best in hindsight",
-    "chose_best": "chose the best", "correlation": "rank correlation", "validation_gap": "Validation gap",
-    "changing_state": "changing state",
-}  # fmt: skip
 
-
-# --- edits -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Count:
-    """Edits or events of one kind in one row and group."""
-
-    total: int
-    known: int
-    """Of which it is known whether they were hits."""
-    hits: int
-
-
-def edits_sheet(material: Material, name: str) -> Sheet:
-    """How many edits of each kind, and how often one raised the best Validation mean so far."""
-    data_edits = material.config.data_edits
-    submissions = rows_of(material.valid(edit_frame(material.table(), data_edits=data_edits))) if material.own else []
-    runs = rows_of(material.valid(material.table().runs)) if material.own else []
-
-    def cell(row: _Row, group: str, column: str) -> SheetCell:
-        if material.is_published(row[0]):
-            return _published_edits(material, row[0], group, column)
-        if column == "runs":
-            return _integer(sum(_is_in(material, run, row, group) for run in runs))
-        chosen = [one for one in submissions if _is_in(material, one, row, group)]
-        kind, _, what = column.partition("_")
-        count = _count(
-            [one for one in chosen if one["kind"] == {"rollbacks": "rollback", "retests": "retest"}.get(kind, kind)]
-        )
-        return _rate(material, count) if what == "hits" else _integer(count.total)
-
-    sheet = _sheet(material, name, cell)
-    notes = list(sheet.notes)
-    unknown = sum(one["edit"] and one["new_best"] is None for one in submissions)
-    if unknown:
-        notes.append(f"Hits are of the edits whose Validation mean is known; {unknown} are not.")
-    notes += _unknown_kinds(submissions, len(runs))
-    if any("_edits" in column for column in material.config.columns):
-        notes += _unlike_counts(material, runs)
-    if data_edits:
-        notes.append("Of the Runs, another Program with the same source (new numbers in a file) is a parametric edit.")
-    if material.published:
-        notes.append(published_facts.EDITS_NOTE)
-    if material.config.over:
-        level = f"{100 * material.config.level:g} %"
-        notes.append(f"[low, high]: {level} interval of a rate by Wilson, as if edits were independent of each other.")
-    marked = [head.key for head in sheet.heads if "_hits" in head.key]
-    return mark_columns(_noted(sheet, notes), marked)
-
-
-def _unknown_kinds(submissions: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
-    unknown = [one["run"] for one in submissions if one["kind"] == "unknown"]
-    if not unknown:
-        return []
-    return [
-        f"Of unknown kind, since a source is not there, and counted nowhere: {plural(len(unknown), 'Submission')} of "
-        f"{len(set(unknown))} of {plural(runs, 'Run')}."
-    ]
-
-
-def _unlike_counts(material: Material, runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """That rows are totals over unlike numbers of Runs, where the eye would compare them."""
-
-    def there(row: _Row, group: str) -> int:
-        if material.is_published(row[0]):
-            return int(_published_edits(material, row[0], group, "runs").value or 0)
-        return sum(_is_in(material, run, row, group) for run in runs)
-
-    rows = _rows(material)
-    if all(len({there(row, group) for row in rows} - {0}) < 2 for group in material.groups()):
-        return []
-    return ["Edits are totals over a row's Runs, whose numbers differ: compare edits a Run, or hits, which are rates."]
-
-
-def _count(rows: Sequence[Mapping[str, Any]]) -> _Count:
-    known = [row for row in rows if row["new_best"] is not None]
-    return _Count(len(rows), len(known), sum(row["new_best"] for row in known))
-
-
-def _rate(material: Material, count: _Count) -> SheetCell:
-    if not count.known:
-        return SheetCell()
-    bounds = wilson(count.hits, count.known, material.config.level) if material.config.over else None
-    return percent(count.hits / count.known, bounds, material.config.digits or 0)
-
-
-def _published_edits(material: Material, entry: str, group: str, column: str) -> SheetCell:
-    facts = EDITS.get(material.names[entry])
-    demands = DEMANDS if group == "" else tuple(d for d in DEMANDS if d == group)
-    if facts is None or not demands:
-        return SheetCell()
-    if column == "runs":
-        return _integer(sum(published_facts.BENCHMARKS[demand] for demand in demands))
-    kind, _, what = column.partition("_")
-    if what not in ("edits", "hits"):
-        return SheetCell()
-    found = [facts[kind, demand] for demand in demands]
-    total = sum(one.edits for one in found)
-    count = _Count(total, total, sum(one.hits for one in found))
-    return _rate(material, count) if what == "hits" else _integer(total)
-
-
-# --- means over Runs ---------------------------------------------------------------------------------------------
 
 _Published = Callable[[Material, str, str, str], float | None]
 """What the paper has for an entry, group and column."""
@@ -155,7 +40,7 @@ def code_sheet(material: Material, name: str) -> Sheet:
     runs = len(material.valid(material.table().runs)) if material.own else 0
     if gone := runs - len(values):
         notes.append(f"Left out, since their selected Program's source is not there: {gone} of {plural(runs, 'Run')}.")
-    return _noted(sheet, ["Of the source bundle of the Program that was selected.", *notes])
+    return noted(sheet, ["Of the source bundle of the Program that was selected.", *notes])
 
 
 def _code_values(material: Material) -> _Values:
@@ -193,7 +78,7 @@ def efficiency_sheet(material: Material, name: str) -> Sheet:
              "first and the best of any Run of the Benchmark here.", *sheet.notes]  # fmt: skip
     if guessed and "cost_usd" in material.config.columns:
         notes.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
-    sheet = mark_columns(_noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")])
+    sheet = mark_columns(noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")])
     return mark_columns(sheet, (), [h.key for h in sheet.heads if h.key.startswith(("units_to_50", "units_to_80"))])
 
 
@@ -209,6 +94,7 @@ def _efficiency_values(material: Material) -> _Values:
     for row in rows_of(curve_reach(curves, fractions=(0.5, 0.8))):
         reach.setdefault(row["run"], {})[f"units_to_{100 * row['fraction']:.0f}"] = row["at"]
     best = {run: _units_to_best(points) for run, points in by_run(curves).items()}
+    stable = {run: _units_to_stable(points) for run, points in by_run(curves).items()}
     usage = {(row["run"], row["entry"]): row for row in rows_of(frames.usage)}
     found = []
     for run in rows_of(material.valid(frames.runs)):
@@ -216,9 +102,8 @@ def _efficiency_values(material: Material) -> _Values:
         values = {name: run[name] for name in ("run", "entry", "benchmark", *_RUN_COLUMNS)}
         values |= {name: used.get(name) for name in _USED}
         values |= reach.get(run["run"], {})
-        found.append(
-            {**values, "units": run["units_used"], "area": areas.get(run["run"]), "units_to_best": best.get(run["run"])}
-        )
+        values |= {"units_to_best": best.get(run["run"]), "units_to_stable": stable.get(run["run"])}
+        found.append({**values, "units": run["units_used"], "area": areas.get(run["run"])})
     return found
 
 
@@ -227,6 +112,20 @@ def _units_to_best(points: Sequence[Mapping[str, Any]]) -> float | None:
     if not known:
         return None
     return next(float(point["units"]) for point in known if point["best_validation"] == known[-1]["best_validation"])
+
+
+def _units_to_stable(points: Sequence[Mapping[str, Any]]) -> float | None:
+    """Units at the first of the last unbroken row of Submissions that are above the first one on Validation; None where
+    the last one is not, or one of the row is not known."""
+    known = [point["validation"] for point in points]
+    if not known or known[0] is None:
+        return None
+    found: float | None = None
+    for point in reversed(points[1:]):
+        if point["validation"] is None or not is_above(point["validation"], known[0]):
+            break
+        found = float(point["units"])
+    return found
 
 
 def selection_sheet(material: Material, name: str) -> Sheet:
@@ -243,7 +142,7 @@ def selection_sheet(material: Material, name: str) -> Sheet:
             f"{lacking} of {len(values)} Runs have not measured all their Programs on held-out Episodes, so their best "
             "in hindsight is not known; `evopolicy regrade` measures them."
         )
-    return _noted(sheet, notes)
+    return noted(sheet, notes)
 
 
 def _selection_values(material: Material) -> _Values:
@@ -286,18 +185,18 @@ def _means(material: Material, name: str, values: _Values, published: _Published
     """A sheet of means: over the Runs of a cell, then over the Benchmarks, which weigh the same."""
     config = material.config
     spans: list[Interval] = []
-    found: dict[tuple[_Row, str, str], tuple[float | None, Interval | None, str]] = {}
+    found: dict[tuple[Row, str, str], tuple[float | None, Interval | None, str]] = {}
     for column in config.columns:
         for group in material.groups():
-            for row in _rows(material):
+            for row in row_names(material):
                 if published is not None and material.is_published(row[0]):
                     found[row, group, column] = published(material, row[0], group, column), None, ""
                     continue
-                chosen = [one for one in values if _is_in(material, one, row, group)]
+                chosen = [one for one in values if is_in(material, one, row, group)]
                 found[row, group, column] = _mean(material, chosen, column)
                 spans += [span] if (span := found[row, group, column][1]) else []
 
-    def cell(row: _Row, group: str, column: str) -> SheetCell:
+    def cell(row: Row, group: str, column: str) -> SheetCell:
         value, span, tail = found[row, group, column]
         points = [v for (_, _, c), (v, _, _) in found.items() if c == column]
         widths = [s.high - s.low for (_, _, c), (_, s, _) in found.items() if c == column and s and s.over]
@@ -307,14 +206,14 @@ def _means(material: Material, name: str, values: _Values, published: _Published
         guessed = column == "cost_usd" and any(
             one.get("cost_is_estimate") and one[column] is not None
             for one in values
-            if _is_in(material, one, row, group)
+            if is_in(material, one, row, group)
         )
         return replace(shown, text=f"{ESTIMATE_MARK}{shown.text}") if guessed else shown
 
-    sheet = _sheet(material, name, cell)
+    sheet = lay_out(material, name, cell)
     partial = any(tail for _, _, tail in found.values())
     marks = ["(known/Runs) marks a mean over fewer Runs than the row has."] if partial else []
-    return _noted(sheet, [*sheet.notes, *marks, *interval_notes(spans, config.level)])
+    return noted(sheet, [*sheet.notes, *marks, *interval_notes(spans, config.level)])
 
 
 def _mean(material: Material, values: _Values, column: str) -> tuple[float | None, Interval | None, str]:
@@ -334,53 +233,3 @@ def _mean(material: Material, values: _Values, column: str) -> tuple[float | Non
     if span.over is None:
         span = replace(span, note=_TOO_FEW)
     return span.estimate, span if material.config.over else None, tail
-
-
-# --- the sheet ---------------------------------------------------------------------------------------------------
-
-
-def _rows(material: Material) -> list[_Row]:
-    if material.config.rows == "entries":
-        return [(entry, None) for entry in material.entries]
-    there = {(score.entry, score.benchmark) for score in material.own}
-    return [(entry, b) for b in material.benchmarks for entry in material.entries if (entry, b) in there]
-
-
-def _is_in(material: Material, one: Mapping[str, Any], row: _Row, group: str) -> bool:
-    entry, benchmark = row
-    return one["entry"] == entry and benchmark in (None, one["benchmark"]) and material.group(one["benchmark"]) == group
-
-
-def _sheet(material: Material, name: str, cell: Callable[[_Row, str, str], SheetCell]) -> Sheet:
-    """A row an entry or a cell, and every column once a group."""
-    config = material.config
-    heads = [Head("entry", "entry", text=True)]
-    if config.rows == "cells":
-        heads.insert(0, Head("benchmark", "Benchmark", text=True))
-    places = [(group, column) for group in material.groups() for column in config.columns]
-    stub = len(heads)
-    heads += [
-        Head(f"{column} {group}".strip(), _TITLES.get(column, column), group=_group_title(material, group))
-        for group, column in places
-    ]
-    heads.append(Head("source", "source", text=True, drawn=False))
-    rows = []
-    for entry, benchmark in _rows(material):
-        first = [material.named(entry)]
-        if benchmark is not None:
-            first.insert(0, SheetCell(benchmark, material.titles[benchmark]))
-        cells = [cell((entry, benchmark), group, column) for group, column in places]
-        rows.append((*first, *cells, material.origin(entry)))
-    return Sheet(name, config.title, tuple(heads), tuple(rows), stub, material.notes)
-
-
-def _group_title(material: Material, group: str) -> str:
-    return f"{group} tasks" if material.config.by == "demand" and group in DEMANDS else group
-
-
-def _integer(value: int) -> SheetCell:
-    return SheetCell(value, str(value))
-
-
-def _noted(sheet: Sheet, notes: Sequence[str]) -> Sheet:
-    return Sheet(sheet.name, sheet.title, sheet.heads, sheet.rows, sheet.stub, tuple(dict.fromkeys(notes)))

@@ -18,7 +18,7 @@ from evopolicy.analysis.resampling import aggregate_interval, rank_score_interva
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.sheet import Head, Sheet, SheetCell, fitting, mark_best, mark_columns, number, words
 from evopolicy.analysis.statistics import Floats, aggregate
-from evopolicy.analysis.table_source import Material
+from evopolicy.analysis.table_source import PAIRED, Material
 from evopolicy.analysis.tables import EntryRank, RankTable, rank_table
 from evopolicy.kernel.errors import RecordError
 
@@ -323,11 +323,11 @@ def _anchor_notes(material: Material, scale: Scale) -> list[str]:
 def episode_tables(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]:
     """Held-out scores (Runs, Episodes) of a person's cells, by entry and Benchmark, and the cells that have none.
 
-    The columns of one Benchmark are the same Episodes for every entry in a rank table, which pairs them, else for the
-    Runs of each cell; where they cannot be, there is one: Runs' means.
+    The columns of one Benchmark are the same Episodes for every entry in a table that pairs them (ranks, differences),
+    else for the Runs of each cell; where they cannot be, there is one: Runs' means.
     """
     frames = material.table()
     runs = rows_of(material.valid(frames.runs))
-    unlike = unlike_benchmarks(material.own) if material.config.kind == "rank" else unlike_cells(material.own)
+    unlike = unlike_benchmarks(material.own) if material.config.kind in PAIRED else unlike_cells(material.own)
     tables, lacking = heldout_tables(frames, runs, unlike)
     return tables, [f"{entry} on {slug}" for entry, slug in lacking]

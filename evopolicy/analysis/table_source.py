@@ -10,7 +10,7 @@ import pandas as pd
 
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.heldout import unlike_benchmarks, unlike_cells, unlike_note
-from evopolicy.analysis.intervals import few_runs_foot
+from evopolicy.analysis.intervals import MIXED, few_runs_foot
 from evopolicy.analysis.protocol import protocol_differences
 from evopolicy.analysis.published import (
     AGENTS,
@@ -25,14 +25,16 @@ from evopolicy.analysis.published import (
     published_scores,
     slugs_of,
 )
-from evopolicy.analysis.scores import CellScore, check_comparable, name_cells
+from evopolicy.analysis.scores import CellScore, check_comparable, mixed_names, name_cells, name_missing
 from evopolicy.analysis.sheet import PUBLISHED_MARK, SheetCell
 from evopolicy.analysis.table_config import TableConfig
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 
 _NAMED = 6
-_PER_BENCHMARK = ("rank", "heldout", "normalized")
+_PER_BENCHMARK = ("rank", "heldout", "normalized", "difference")
 """Kinds whose published rows are numbers of single Benchmarks; others published means over groups of them."""
+PAIRED = ("rank", "difference")
+"""Of them, those that pair Episodes across entries."""
 _PUBLISHED = (*_PER_BENCHMARK, "edits", "code")
 
 
@@ -123,6 +125,10 @@ def gather(config: TableConfig, frames: Frames | None) -> Material:
     shown = {score.entry for score in published}
     back = {name: entry for entry, name in names.items() if name in shown}
     mixes = check_comparable(own, config.allow)
+    if frames is not None and (mixed := mixed_names(own)):
+        own = [replace(score, entry=mixed.get(score.entry, score.entry)) for score in own]
+        config = replace(config, entries=tuple(mixed.get(entry, entry) for entry in config.entries))
+        frames = frames.renamed(mixed)
     ids = {slugs[b.id]: b.id for b in CORE16}
     ids |= {score.benchmark: gymnasium_id(score.benchmark_id) for score in own if score.benchmark_id}
     benchmarks = _benchmarks(config, own, published, slugs)
@@ -246,7 +252,7 @@ def _unlike_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
     """Where Episodes cannot be paired: across entries in ranks, else within one entry's own Runs."""
     if config.kind not in _PER_BENCHMARK or config.over is None:
         return []
-    if config.kind == "rank":
+    if config.kind in PAIRED:
         return unlike_note(unlike_benchmarks(own))
     return unlike_note([f"{entry} on {slug}" for entry, slug in unlike_cells(own)])
 
@@ -271,8 +277,10 @@ def _run_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
         foot = few_runs_foot(counts, "they do not say what another Run would do")
     elif config.over is None:
         foot = few_runs_foot(counts, "they do not say what another Run would score")
+    elif config.kind == "rank" and config.over != "episodes":
+        foot = ""  # the intervals themselves say whose there are none of
     else:
-        foot = few_runs_foot(counts)
+        foot = few_runs_foot(counts, MIXED) if config.kind == "normalized" else few_runs_foot(counts)
     return [*notes, *([foot] if foot else [])]
 
 
@@ -305,7 +313,7 @@ def _missing(material: Material) -> list[str]:
     never = [f"{e} on {b}" for e in entries for b in material.benchmarks if (e, b) not in there]
     if not gone and not never:
         return []
-    words = "; ".join(([name_cells(gone, 4)] if gone else []) + never[:4])
+    words = name_missing(gone, never, 4)
     count = f"{len(gone) + len(never)} cells have no valid result ({words})"
     if material.config.missing == "refuse":
         raise RecordError(f"table: {count}; run them, or set missing=exclude")

@@ -12,7 +12,7 @@ import numpy as np
 from evopolicy.analysis import footnotes, rank
 from evopolicy.analysis.published import gymnasium_id, slugs_of
 from evopolicy.analysis.rank import Missing
-from evopolicy.analysis.scores import OPEN, CellScore, Source, cell_scores, check_comparable, name_cells
+from evopolicy.analysis.scores import OPEN, CellScore, Source, cell_scores, check_comparable, mixed_names, name_missing
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Cell
@@ -113,6 +113,8 @@ def rank_table(
     """
     scores = _join_extra(cell_scores(source), extra)
     mixes = check_comparable(scores, allow)
+    names = mixed_names(scores)
+    scores = [replace(score, entry=names.get(score.entry, score.entry)) for score in scores]
     table = _table(scores, missing, groups or {})
     return replace(table, notes=(*table.notes, *mixes, *notes))
 
@@ -208,7 +210,7 @@ def _refuse_missing(sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell]) -
     gone = [score for found in sheet.pairs.values() for score in found if score.status != "done"]
     never = [f"{entry} on {benchmark}" for (entry, benchmark), cell in cells.items() if cell.planned == 0]
     if gone or never:
-        words = "; ".join(([name_cells(gone, 4)] if gone else []) + never[:4])
+        words = name_missing(gone, never, 4)
         raise RecordError(
             f"rank table: {len(gone) + len(never)} cells have no valid result ({words}); run them, or set missing to "
             "'exclude' or 'worst'"
@@ -234,7 +236,8 @@ def _rank(
             cell = cells[entry, benchmark]
             if cell.complete and cell.mean is not None:
                 means[i, j] = cell.mean
-    return rank.rank_entries(means, missing), entries
+    chosen = [sheet.entries.index(entry) for entry in entries]
+    return rank.rank_entries(means, missing, rank.score_sizes(sheet.seeds)[chosen]), entries
 
 
 def _entries(

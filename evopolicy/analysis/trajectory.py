@@ -13,6 +13,7 @@ import pandas as pd
 
 from evopolicy.analysis.columns import WHOSE, by_run, rows_of, typed_frame, whose
 from evopolicy.analysis.frames import Column, Frames
+from evopolicy.analysis.ties import is_above
 from evopolicy.analysis.validity import split_means
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.pool import parse_selector
@@ -179,7 +180,7 @@ def curve_reach(
         for fraction in fractions:
             # high itself, not low + (high - low), which may round above it
             target = high if fraction == 1 else low + fraction * (high - low)
-            at = next((at for at, best in steps if best >= target), None)
+            at = next((at for at, best in steps if not is_above(target, best)), None)
             row = {"axis": axis, "value": value, "fraction": fraction, "target": target, "at": at}
             rows.append({**whose(points[0]), **row, "reached": at is not None})
     return typed_frame(REACH_COLUMNS, rows)
@@ -208,8 +209,8 @@ def _area(steps: list[tuple[float, float]], horizon: float, low: float, high: fl
     for end, following in [*((min(x, horizon), y) for x, y in steps), (horizon, math.nan)]:
         share = max(end - at, 0.0) / horizon
         area += share * best
-        scaled += share * (min(max((best - low) / (high - low), 0.0), 1.0) if high > low else math.nan)
-        at, best = end, following
+        scaled += share * (min(max((best - low) / (high - low), 0.0), 1.0) if is_above(high, low) else math.nan)
+        at, best = max(at, end), following  # never back: no stretch is counted twice
     return area, scaled
 
 

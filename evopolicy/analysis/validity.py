@@ -13,6 +13,7 @@ import pandas as pd
 
 from evopolicy.analysis.columns import WHOSE, by_run, rows_of, typed_frame, whose
 from evopolicy.analysis.frames import Column, Frames
+from evopolicy.analysis.ties import is_above
 
 GAP_COLUMNS: tuple[Column, ...] = (
     *WHOSE,
@@ -155,7 +156,12 @@ def _validity(rows: Sequence[Mapping[str, Any]], selected: str | None) -> dict[s
     if found["assessed"] == len(programs) and not math.isnan(own[2]):
         best = max(programs, key=lambda digest: programs[digest][2])
         regret = programs[best][2] - own[2]
-        found.update(best_program=best, best_assessment=programs[best][2], regret=regret, chose_best=regret <= 0)
+        found.update(
+            best_program=best,
+            best_assessment=programs[best][2],
+            regret=regret,
+            chose_best=not is_above(programs[best][2], own[2]),
+        )
     return found
 
 

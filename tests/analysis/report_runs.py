@@ -139,7 +139,9 @@ def _feedback(target: Path, number: int, one: Sent, digest: str) -> None:
         kind = {"gif": "image/gif", "png": "image/png", "svg": "image/svg+xml"}[name.rpartition(".")[2]]
         row = {"file": name, "media_type": kind, "retention": "bulk", "bytes": len(data)}
         artifacts.append({**row, "episode": int(Path(name).stem)})
-    rows = [{"index": i, "score": one.score, "length": 10, "ending": "terminated", "measures": {}} for i in range(4)]
+    rows: list[dict[str, Any]] = [
+        {"index": i, "score": one.score, "length": 10, "ending": "terminated", "measures": {}} for i in range(4)
+    ]
     content = {"submission": number, "program": digest, "score": one.score, "episodes": 4, "artifacts": artifacts}
     content |= {"summary": {"return": {"mean": one.score}}, "by_episode": rows, **one.feedback}
     target.mkdir(parents=True, exist_ok=True)

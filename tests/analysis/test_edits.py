@@ -18,6 +18,7 @@ from evopolicy.analysis.edits import (
     PHASE_COLUMNS,
     SIZES,
     Version,
+    durable_bests,
     edit_counts,
     edit_frame,
     edit_kinds,
@@ -45,7 +46,18 @@ def test_every_kind_of_a_run() -> None:
 
 
 def test_a_topology_gone_back_to_with_other_numbers_is_a_rollback_and_what_follows_it_is_parametric() -> None:
-    assert kinds(Sent(A1), Sent(B1), Sent(A2), Sent(A1)) == ["first", "synthesis", "rollback", "parametric"]
+    assert kinds(Sent(A1), Sent(B1), Sent(A2), Sent("x = 3")) == ["first", "synthesis", "rollback", "parametric"]
+
+
+@pytest.mark.parametrize("data_edits", [False, True])
+def test_an_earlier_program_again_is_never_an_edit(data_edits: bool) -> None:
+    sent = [Sent(A1), Sent(A2), Sent("x = 3"), Sent(A2), Sent(A1), Sent(A2)]
+    assert kinds(*sent, data_edits=data_edits) == ["first", "parametric", "parametric", *["rollback"] * 3]
+
+
+def test_an_earlier_program_whose_source_is_gone_is_known_again() -> None:
+    gone = Sent(None, program="gone")
+    assert kinds(Sent(A1), gone, Sent(A2), gone, Sent(A1)) == ["first", "unknown", "unknown", "rollback", "rollback"]
 
 
 def test_a_bundle_of_long_ago_byte_for_byte_is_a_rollback_not_a_retest() -> None:
@@ -69,6 +81,32 @@ def test_new_data_beside_the_same_source_is_a_retest_unless_asked_for() -> None:
 
     assert kinds(*sent) == ["first", "retest", "retest"]
     assert kinds(*sent, data_edits=True) == ["first", "parametric", "retest"]
+
+
+def test_numbers_in_files_that_come_again_are_no_edits() -> None:
+    sent = [Sent(A1, program=name) for name in ("p1", "p2", "p3", "p2", "p1", "p2")]
+
+    assert kinds(*sent, data_edits=True) == ["first", "parametric", "parametric", *["rollback"] * 3]
+    assert kinds(*sent) == ["first", *["retest"] * 5]
+
+
+def test_an_edit_of_data_has_the_size_of_what_changed_in_the_file() -> None:
+    data = ("[1, 2, 3, 4]", "[1, 2, 3, 5]", "[6, 7, 8, 9]")
+    sent = [Sent(A1, program=text, data={"params.json": text}) for text in data]
+    found = edit_frame(frames(Made([*sent, Sent(A1, program="weights")])), data_edits=True)
+
+    # 12 tokens each: x = 1 and nine of the list. One of them and its successor, then four of each.
+    assert found.change.tolist()[1:3] == pytest.approx([2 / 24, 8 / 24])
+    assert found["size"].tolist()[1:3] == ["medium", "large"]
+    plain = edit_frame(frames(Made(sent)))
+    assert plain["size"].tolist()[1:] == ["same", "same"], "the paper's reading has no data files"
+
+
+def test_an_edit_of_data_that_cannot_be_read_has_no_size() -> None:
+    found = edit_frame(frames(Made([Sent(A1, program="one"), Sent(A1, program="two")])), data_edits=True)
+
+    assert found.kind.tolist() == ["first", "parametric"]
+    assert found["size"].isna().all() and found.data_changed.tolist() == [pd.NA, True]
 
 
 @pytest.mark.parametrize("lost", [Sent(C1, status="failed", score=None), Sent(C1, failed=2)])
@@ -213,8 +251,8 @@ def test_counts_of_sizes_hold_every_bin_and_all_adjacent_submissions_with_a_resu
     found = size_counts(edit_frame(frames(Made(RUN)))).set_index("size")
 
     assert found.index.tolist() == list(SIZES)
-    assert found.submissions.sum() == 8
-    assert found.loc["same", ["submissions", "new_bests"]].tolist() == [1, 0]
+    assert found["submissions"].sum() == 8
+    assert found[["submissions", "new_bests"]].loc[["same"]].to_numpy().tolist() == [[1, 0]]
 
 
 def test_no_runs_have_no_edits_and_the_documented_columns() -> None:
@@ -234,3 +272,41 @@ def test_edits_of_a_real_run(lay_run: Callable[..., Path]) -> None:
     assert found.validation.isna().tolist() == [True, False]
     assert found.new_best.tolist() == [pd.NA, pd.NA]
     assert found.new_best_training.tolist() == [True, False]
+
+
+# --- chance and what lasts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "percent"), [(16, 16), (32, 10)])
+def test_alike_programs_are_hits_by_chance_alone(count: int, percent: int) -> None:
+    sent = [Sent(f"x = {place}", validation=float(place)) for place in range(count)]
+    found = edit_frame(frames(Made(sent)))
+
+    assert found.chance.tolist()[1:] == [1 / (place + 1) for place in range(1, count)]
+    assert round(100 * found.chance.mean()) == percent
+    assert found.chance.isna().tolist() == [True] + [False] * (count - 1)
+
+
+def test_programs_that_come_again_or_failed_are_no_further_chances() -> None:
+    found = edit_frame(frames(Made([Sent(A1), Sent(A2), Sent(C1, failed=2), Sent(A1), Sent(B1)])))
+
+    assert found.chance.tolist()[4] == 1 / 3
+    assert found.kind.tolist() == ["first", "parametric", "failed", "rollback", "synthesis"]
+
+
+@pytest.mark.parametrize(
+    ("values", "durable"),
+    [
+        ((1.0, 2.0, 3.0), (None, True, None)),
+        ((1.0, 2.0, 1.0), (None, False, None)),
+        ((1.0, 2.0, 1.0 + 2.0**-50), (None, False, None)),
+        ((1.0, 3.0, 2.0), (None, True, None)),
+        ((1.0, 2.0, None, 3.0), (None, True, None, None)),
+        ((2.0, 1.0, 3.0, 2.5), (None, None, True, None)),
+    ],
+)
+def test_a_gain_lasts_while_nothing_later_falls_back_to_what_it_raised(
+    values: tuple[float | None, ...], durable: tuple[bool | None, ...]
+) -> None:
+    bests = new_bests([(value, True) for value in values])
+    assert tuple(durable_bests(bests, values)) == durable

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evopolicy.analysis import components, intervals, resampling
+from evopolicy.analysis import components, intervals, resampling, statistics
 from evopolicy.kernel.errors import ConfigError, RecordError
 
 # Means of Runs 2, 4, 9; of Episodes 3, 7. SS_run = 2 (9 + 1 + 16) = 52, SS_episode = 3 (4 + 4) = 24, and the rest is
@@ -22,7 +22,7 @@ def rng() -> np.random.Generator:
 
 def noise(runs: int, episodes: int, seed: int = 0, variances: tuple[float, float, float] = (0.2, 1, 1)) -> np.ndarray:
     draw = np.random.default_rng(seed)
-    run, episode, rest = np.sqrt(variances)
+    run, episode, rest = (math.sqrt(variance) for variance in variances)
     hard = np.random.default_rng(99).normal(size=(1, episodes))
     return run * draw.normal(size=(runs, 1)) + episode * hard + rest * draw.normal(size=(runs, episodes))
 
@@ -125,11 +125,26 @@ def test_below_three_runs_only_episodes_are_spoken_of(over: components.Over, run
     assert found.standard_error == pytest.approx(stats.sem(table.mean(axis=0)))
 
 
-def test_one_short_cell_makes_the_whole_aggregate_one_over_episodes() -> None:
-    tables = {"a": noise(5, 8), "b": noise(2, 8)}
+def test_a_mean_of_short_cells_and_others_has_no_interval_and_one_of_short_cells_alone_is_over_episodes() -> None:
+    mixed, short = {"a": noise(5, 8), "b": noise(2, 8)}, {"a": noise(1, 8), "b": noise(2, 8)}
 
-    assert intervals.aggregate_mean_interval(tables).over == "episodes"
-    assert resampling.aggregate_interval(tables, "iqm", rng=rng()).over == "episodes"
+    for found in (intervals.aggregate_mean_interval(mixed), resampling.aggregate_interval(mixed, "iqm", rng=rng())):
+        assert found.over is None and math.isnan(found.low)
+        assert "fewer than 3 Runs" in found.note
+    assert intervals.aggregate_mean_interval(mixed, over="episodes").over == "episodes"
+    assert intervals.aggregate_mean_interval(short).over == "episodes"
+    assert resampling.aggregate_interval(short, "iqm", rng=rng()).over == "episodes"
+
+
+def test_a_benchmark_of_one_episode_takes_no_other_benchmarks_episodes_away() -> None:
+    tables = {"a": noise(5, 8), "b": noise(5, 1)}
+    found = intervals.aggregate_mean_interval(tables)
+    apart = [intervals.mean_interval(table).standard_error for table in tables.values()]
+
+    assert found.over == "runs_and_episodes" and "single Episode" in found.note
+    assert found.standard_error == pytest.approx(math.hypot(*apart) / 2, rel=0.02)
+    drawn = resampling.aggregate_interval(tables, "iqm_benchmarks", rng=rng())
+    assert drawn.over == "runs_and_episodes" and drawn.note == found.note
 
 
 def test_a_single_episode_leaves_the_runs_and_nothing_leaves_nothing() -> None:
@@ -155,7 +170,16 @@ def test_the_foot_names_the_cells_with_few_runs() -> None:
     foot = intervals.few_runs_foot({"a on x": 3, "a on y": 1, "b on y": 2})
     assert "2 of 3 cells (a on y: 1, b on y: 2)" in foot
     assert "over Episodes only" in foot
+    assert "all 8 cells" in intervals.few_runs_foot({f"a on {i}": 1 for i in range(8)})
     assert "and 2 more" in intervals.few_runs_foot({f"a on {i}": 1 for i in range(8)})
+    named = intervals.few_runs_foot({f"a on {i}": 1 for i in range(8)} | {"b on 0": 3})
+    assert "a on 7: 1" in named and "more" not in named
+
+
+def test_a_note_is_told_once_whether_or_not_there_was_a_spread() -> None:
+    flat = intervals.mean_interval([[0.1] * 7] * 2).note
+    other = intervals.mean_interval(noise(2, 8)).note
+    assert intervals.told_once(["", other, flat, other]) == [other, flat.removeprefix(other).strip()]
 
 
 def test_a_summary_holds_the_points() -> None:
@@ -260,7 +284,33 @@ def test_improvement_is_an_even_chance_of_equals_and_sure_far_away() -> None:
 
     assert even.low < 0.4 < even.estimate < 0.6 < even.high
     assert 0.1 < even.standard_error < 0.25  # without Episodes: sqrt(13 / (12 36)) = 0.173
-    assert (sure.low, sure.high) == (1.0, 1.0)
+    assert (round(sure.low, 3), sure.high) == (0.689, 1.0)
+    assert sure.kind == "over Runs and Episodes, Newcombe's score"
+
+
+def test_six_pairs_won_by_one_run_each_say_nothing_of_another_run() -> None:
+    for runs in (1, 2):
+        found = resampling.improvement_interval({"a": noise(runs, 8) + 9}, {"a": noise(5, 8)}, rng=rng())
+        assert (found.estimate, found.over) == (1.0, None) and math.isnan(found.low)
+        assert "fewer than 3 Runs" in found.note
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (5, 5), (3, 10), (10, 10)])
+@pytest.mark.parametrize("chance", [1.0, 0.8])
+def test_a_score_interval_ends_where_the_chance_found_is_z_errors_off(n: int, m: int, chance: float) -> None:
+    low, high = statistics.improvement_bounds(chance, [(n, m)])
+    for p in {low, high} - {1.0}:
+        mixed = 1 + ((n + m) / 2 - 1) * ((1 - p) / (2 - p) + p / (1 + p))
+        assert abs(chance - p) == pytest.approx(1.959964 * math.sqrt(p * (1 - p) * mixed / (n * m)))
+    mirrored = statistics.improvement_bounds(1 - chance, [(m, n)])
+    assert mirrored == pytest.approx((1 - high, 1 - low))
+    assert low < statistics.improvement_bounds(chance, [(n, m)] * 4)[0] < chance
+
+
+def test_of_one_pair_the_score_interval_is_wilsons_of_one_trial() -> None:
+    assert statistics.improvement_bounds(1.0, [(1, 1)]) == pytest.approx(statistics.wilson(1, 1))
+    with pytest.raises(RecordError, match=r"between 0 and 1 .* found 1\.5"):
+        statistics.improvement_bounds(1.5, [(1, 1)])
 
 
 def test_a_profile_lies_in_its_band_and_falls() -> None:
@@ -301,6 +351,48 @@ def test_equal_entries_tie_in_every_replicate() -> None:
     assert [(each.low, each.high) for each in found.values()] == [(1.0, 1.0), (1.0, 1.0)]
 
 
+def five_seeds(count: int = 4) -> dict[str, dict[str, np.ndarray]]:
+    return {f"e{i}": {b: noise(5, 12, 10 * i + j) + 0.3 * i for j, b in enumerate("xy")} for i in range(count)}
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize("mean", [-9.0, 0.0, 0.5, 9.0])
+def test_an_entry_of_few_runs_has_no_rank_interval_and_does_not_narrow_the_others(runs: int, mean: float) -> None:
+    before = resampling.rank_score_intervals(five_seeds(), rng=rng())
+    beside = {**five_seeds(), "late": {b: noise(runs, 12, 77 + j) + mean for j, b in enumerate("xy")}}
+    after = resampling.rank_score_intervals(beside, rng=rng())
+
+    assert after["late"].over is None and math.isnan(after["late"].low)
+    assert f"2 of 10 cells (late on x: {runs}, late on y: {runs})" in after["late"].note
+    for entry, span in before.items():
+        found = after[entry]
+        assert found.over == "runs_and_episodes" and found.note == after["late"].note
+        assert 4 * (found.high - found.low) >= 3 * (span.high - span.low) - 1e-9, "in ranks"
+
+
+def test_one_short_cell_takes_its_entrys_interval_and_no_others() -> None:
+    tables = five_seeds()
+    tables["e1"]["y"] = tables["e1"]["y"][:2]
+    found = resampling.rank_score_intervals(tables, rng=rng())
+
+    assert [span.over is None for span in found.values()] == [False, True, False, False]
+    assert "1 of 8 cells (e1 on y: 2)" in found["e0"].note
+
+
+def test_there_are_no_rank_intervals_where_nothing_tells_how_far_runs_differ() -> None:
+    fixed = np.tile(noise(1, 12), (5, 1))
+    for others in (fixed, noise(2, 12, 3)):
+        tables = {"a": {"x": noise(5, 12, 1), "y": others}, "b": {"x": noise(5, 12, 2), "y": others + 1}}
+        found = resampling.rank_score_intervals({**tables, "c": {"x": noise(1, 12), "y": noise(1, 12)}}, rng=rng())
+        assert all(span.over is None and math.isnan(span.low) for span in found.values())
+    assert (
+        "nor do Runs of others differ on y"
+        in resampling.rank_score_intervals({"a": {"y": fixed}, "c": {"y": noise(1, 12)}}, rng=rng())["a"].note
+    )
+    asked = resampling.rank_score_intervals({"a": {"y": fixed}, "c": {"y": noise(1, 12)}}, rng=rng(), over="episodes")
+    assert {span.over for span in asked.values()} == {"episodes"}
+
+
 def test_missing_cells_of_rank_scores_follow_the_policy() -> None:
     tables = ranked(100)
     del tables["top"]["y"]
@@ -323,7 +415,7 @@ def test_entries_with_other_episodes_are_not_ranked() -> None:
 @pytest.mark.parametrize("variances", [(1.0, 0.1, 0.3), (0.02, 1.0, 0.3), (0.2, 1.0, 1.0)])
 def test_ninety_five_in_a_hundred_intervals_hold_the_truth(variances: tuple[float, float, float]) -> None:
     draw = np.random.default_rng(5)
-    run, episode, rest = np.sqrt(variances)
+    run, episode, rest = (math.sqrt(variance) for variance in variances)
     held = 0
     for _ in range(200):
         table = run * draw.normal(size=(5, 1)) + episode * draw.normal(size=24) + rest * draw.normal(size=(5, 24))

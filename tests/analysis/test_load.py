@@ -15,6 +15,7 @@ from evopolicy.analysis.load import cell_of, find_runs, read_episodes, read_prog
 from evopolicy.analysis.scores import cell_scores
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.pool import PoolConfig
+from evopolicy.kernel.submission import read_graded, write_graded
 from evopolicy.kernel.sweep import Cell
 
 Lay = Callable[..., Path]
@@ -156,13 +157,16 @@ def test_a_cell_whose_result_is_still_to_come_shows_no_other(records: Any, tmp_p
 
 
 def test_episodes_that_only_another_rule_measured_are_left_out(lay_run: Lay) -> None:
-    folder = lay_run("ada", "cartpole", heldout=[1.0, 2.0, 3.0], pool=PoolConfig("derived", 16, 1, 2, 0))
+    folder = lay_run("ada", "cartpole", heldout=[1.0, 2.0], pool=PoolConfig("derived", 16, 2, 2, 0))
+    for path in folder.glob("evaluations/*/*.jsonl"):
+        first = read_graded(path)
+        write_graded(path, [*first, replace(first[0], outcome=replace(first[0].outcome, index=len(first)))])
     other = folder / "evaluations" / "assessment" / f"{'e' * 64}.jsonl"
     other.write_bytes(next(other.parent.glob("*.jsonl")).read_bytes())
     (run,) = find_runs(folder)
     private = [file for file in read_episodes(run)[0] if file.submission is None]
 
-    assert [(file.split, len(file.graded)) for file in private] == [("validation", 1), ("assessment", 2)]
+    assert [(file.split, len(file.graded)) for file in private] == [("validation", 2), ("assessment", 2)]
     assert private[1].program == run.result.selected
 
 

@@ -303,7 +303,8 @@ def test_renaming_new_numbers_and_reformatting_keep_the_topology(source: random.
     )
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            node.value = type(node.value)(source.uniform(0, 9))
+            number = source.uniform(0, 9)
+            node.value = int(number) if isinstance(node.value, int) else number
     text = "# made anew\n" + ast.unparse(tree).replace("\n    ", "\n\n    ")
 
     assert topology({"policy.py": text}) == of(CONTROLLER)

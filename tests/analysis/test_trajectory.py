@@ -97,6 +97,31 @@ def test_without_references_the_scale_is_that_of_the_runs_compared() -> None:
     assert areas.area["third"] == 5.0
 
 
+def test_what_the_last_unit_of_the_budget_bought_is_part_of_the_final_value() -> None:
+    spent = Made([Sent("a", 1.0, selector="0:4"), Sent("b", 5.0, selector="4:10")], budget=10)
+    found = curve_areas(curve_points(frames(spent)), references={"cartpole": (0.0, 8.0)}).iloc[0]
+
+    assert (found.horizon, found.final) == (10.0, 5.0)
+    assert found.area == (4 * 0 + 6 * 1) / 10, "and of no area: it came at the very end"
+
+
+def test_what_came_after_a_horizon_is_no_part_of_the_final_value() -> None:
+    scale, curves = {"cartpole": (0.0, 8.0)}, curve_points(frames(RUN))
+    finals = [curve_areas(curves, references=scale, horizons={"cartpole": at}).iloc[0].final for at in (3.0, 4.0, 7.0)]
+
+    np.testing.assert_array_equal(finals, [np.nan, 2.0, 2.0])
+
+
+def test_points_that_go_back_on_their_axis_are_counted_once() -> None:
+    """As of a Run during which the machine's clock was set back, in frames that were made elsewhere."""
+    curves = curve_points(frames(RUN))
+    curves["seconds"] = [30.0, 10.0, *curves["seconds"].tolist()[2:]]
+    curves["best_score"] = 2.0
+    found = curve_areas(curves, "seconds", "score", {"cartpole": (2.0, 4.0)}).iloc[0]
+
+    assert found.area == 2.0, "no mean of a curve is above its highest point"
+
+
 def test_another_axis_reaches_as_far_as_its_longest_run() -> None:
     curves = curve_points(frames(RUN, Made([Sent("q", 1.0)], name="other")))
     found = curve_areas(curves, "seconds", "score", {"cartpole": (0.0, 20.0)}).set_index("run")
@@ -139,8 +164,9 @@ def test_the_whole_way_is_reached_by_the_best_of_all() -> None:
 
 
 def test_a_fraction_outside_the_way_is_refused() -> None:
-    with pytest.raises(ConfigError, match="found 80"):
-        curve_reach(curve_points(frames(RUN)), fractions=(80,))
+    for fraction in (80, 0):
+        with pytest.raises(ConfigError, match=f"found {fraction}"):
+            curve_reach(curve_points(frames(RUN)), fractions=(fraction,))
 
 
 # --- spending ----------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ class Sent:
     """Digest; by default told by the source."""
     assessment: float | None = None
     failed: int = 0
+    data: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -70,7 +71,7 @@ def frames(*runs: Made, splits: bool = True) -> Frames:
             "archived": True,
         }
         empty = {"files": 1, "bytes": 0, "lines": 0}
-        rows["programs"].append(whose | first | empty | {"source": {"policy.py": made.initial}})
+        rows["programs"].append(whose | first | empty | {"source": {"policy.py": made.initial}, "data": {}})
         used = 0
         for number, one in enumerate(made.sent, start=1):
             indices = parse_selector(one.selector, 100)
@@ -81,7 +82,7 @@ def frames(*runs: Made, splits: bool = True) -> Frames:
             rows["submissions"].append(whose | about | charged | scored)
             if one.status == "published":
                 rows["candidates"].append(whose | about | {"validation_mean": one.validation, "selected": False})
-            program = first | empty | about | {"initial": False, "source": one.modules}
+            program = first | empty | about | {"initial": False, "source": one.modules, "data": one.data}
             if all(row["program"] != one.digest or row["run"] != made.name for row in rows["programs"]):
                 rows["programs"].append(whose | program)
             if splits:

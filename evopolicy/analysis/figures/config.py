@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from evopolicy.analysis.frames import Frames
 
-Kind = Literal["curves", "timeline", "rank", "profile", "splits", "edits", "demand", "usage"]
+Kind = Literal["curves", "timeline", "rank", "profile", "splits", "edits", "demand", "usage", "difference"]
 
 KINDS: Mapping[str, str] = {
     "curves": "best so far against Episode units, with intervals",
@@ -27,6 +27,7 @@ KINDS: Mapping[str, str] = {
     "edits": "size of an edit against the chance of a new best",
     "demand": "normalized scores where synthesis, and where tuning, dominates (the paper's without source)",
     "usage": "tokens and cost against score",
+    "difference": "held-out scores less those of one entry, with intervals",
 }
 """The kinds of figures, with what they draw."""
 BELONGS: Mapping[str, tuple[Kind, ...]] = {
@@ -34,6 +35,7 @@ BELONGS: Mapping[str, tuple[Kind, ...]] = {
     "published": ("rank", "demand"),
     "data_edits": ("edits", "timeline"),
     "axis": ("curves",),
+    "against": ("difference",),
 }
 """Keys that only some kinds have."""
 
@@ -51,6 +53,8 @@ class FigureConfig:
     """Whether another Program with the same source (new numbers in a file) is a parametric edit, not a retest."""
     run: str = ""
     """The Run a timeline is of, or the end of its path; "" where there is but one."""
+    against: str = ""
+    """What the entries of a difference figure are compared with: an entry ("" for the first), or a swept setting."""
     allow: tuple[str, ...] = ()
     """Conditions that may differ within the figure."""
     dark: bool = False
@@ -113,6 +117,8 @@ def draw_figure(config: FigureConfig, frames: Frames | None) -> Figure:
         return _edits(config, frames)
     if config.kind == "rank":
         return analysis.rank_figure(frames, published=bool(config.published), allow=allow, dark=dark)
+    if config.kind == "difference":
+        return analysis.difference_figure(frames, config.against, allow=allow, dark=dark)
     if config.kind == "curves":
         return analysis.best_so_far_figure(frames, axis=config.axis, allow=allow, dark=dark)
     draw = {"profile": analysis.profile_figure, "splits": analysis.splits_figure, "usage": analysis.usage_figure}

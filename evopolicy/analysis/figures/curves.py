@@ -27,8 +27,9 @@ from evopolicy.analysis.figures.style import (
     style,
 )
 from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import MIN_RUNS, mean_interval
+from evopolicy.analysis.intervals import FEW, MIN_RUNS, TWO_KINDS, mean_interval
 from evopolicy.analysis.statistics import Floats
+from evopolicy.analysis.ties import is_above
 from evopolicy.analysis.trajectory import Axis, Value, curve_points
 from evopolicy.kernel.errors import RecordError
 
@@ -111,7 +112,7 @@ def _steps(
         best: list[tuple[float, float]] = []
         for point in points:
             at, high = point[axis], point[f"best_{value}"]
-            if at is not None and high is not None and (not best or high > best[-1][1]):
+            if at is not None and high is not None and (not best or is_above(high, best[-1][1])):
                 best.append((float(at), high))
         if best:
             found.setdefault((points[0]["entry"], points[0]["benchmark"]), []).append(best)
@@ -192,6 +193,7 @@ def _notes(material: Material, steps: Mapping[tuple[str, str], Sequence[Steps]],
             f"Line: mean of the Runs. Band: {100 * level:g} % interval of it over Runs, on these Episodes, "
             "Student's t, at each place by itself."
         )
+        notes += [TWO_KINDS] if min(size for size in sizes if size >= MIN_RUNS) < FEW else []
     if min(sizes) < MIN_RUNS:
         notes.append(
             "Fewer than three Runs: each Run is a line of its own, marked where it improves, and there is no interval "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
-from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
+from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.scores import draw_bar, entries_axis
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
 from evopolicy.analysis.frames import Frames
@@ -72,7 +72,7 @@ def demand_figure(
     if not shared or not shown:
         raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
     points, spans = _points(means, tables, shown, shared, level, seed)
-    notes = [*_notes(material, taken, spans, scale, level), *_left_out(means, own, shown, shared, beside)]
+    notes = [*_notes(material, taken, spans, scale, level), *_left_out(means, tables, shown, shared, beside)]
     return _draw(shown, points, spans, notes, own, dark)
 
 
@@ -166,12 +166,13 @@ def _notes(
     ]
 
 
-def _left_out(means: Means, own: Means, shown: Sequence[str], shared: Anchors, beside: Sequence[str]) -> list[str]:
-    """What is not in the figure, in words: entries, and Benchmarks that somebody's Runs or the paper have."""
+def _left_out(means: Means, tables: Tables, shown: Sequence[str], shared: Anchors, beside: Sequence[str]) -> list[str]:
+    """What is not in the figure, in words: intervals, entries, and Benchmarks of Runs or of the paper."""
     there = {benchmark for entry in shown for benchmark in means[entry]}
     gone = [benchmark for benchmark in DEMANDS if benchmark in there and benchmark not in shared]
-    empty = [entry for entry, of in own.items() if not of]
+    empty = [entry for entry, of in tables.items() if not of]
     return [
+        few_runs({entry: of for entry, of in tables.items() if entry in shown}, shared),
         f"Over {len(shared)} of {len(there)} Benchmarks: the others lack an entry's score or a scale." if gone else "",
         f"Of the Gymnasium id of another Benchmark here, and left out: {', '.join(beside)}." if beside else "",
         f"Without a Benchmark of Core16 and left out: {', '.join(empty)}." if empty else "",

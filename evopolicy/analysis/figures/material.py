@@ -10,7 +10,8 @@ from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.heldout import heldout_tables as episode_tables
 from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
-from evopolicy.analysis.scores import check_comparable
+from evopolicy.analysis.intervals import MIXED, few_runs_foot
+from evopolicy.analysis.scores import check_comparable, mixed_names
 from evopolicy.analysis.statistics import Floats
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.kernel.shown import plural
@@ -58,6 +59,12 @@ class Material:
         return f"N = {plural(total, 'Run')}, {each} an entry and Benchmark."
 
 
+def few_runs(tables: Tables, benchmarks: Collection[str]) -> str:
+    """The sentence that names the cells of `tables`, of those Benchmarks, whose Runs are too few; '' for none."""
+    counts = {f"{entry} on {b}": len(of[b]) for entry, of in tables.items() for b in of if b in benchmarks}
+    return few_runs_foot(counts, MIXED)
+
+
 def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()) -> Material:
     """The valid Runs of `frames`, of all entries in alphabetical order or of `entries` in theirs.
 
@@ -68,13 +75,16 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
     for entry in entries:
         if entry not in there:
             raise ConfigError(f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}")
+    done = [s for s in frames.scores() if s.status == "done" and s.entry in (list(entries) or there)]
+    mixes, unlike, names = check_comparable(done, allow), unlike_benchmarks(done), mixed_names(done)
+    if names:
+        frames = frames.renamed(names)
+        entries, there = ([names.get(entry, entry) for entry in part] for part in (entries, there))
     chosen = frames.runs[frames.runs["entry"].isin(list(entries) or there)]
     valid = chosen[chosen["valid"]]
     if valid.empty:
         raise RecordError(f"figure: none of {len(chosen)} Runs has a valid held-out result; there is nothing to draw")
     picked = of_runs(frames, set(valid["run"]))
-    done = [score for score in picked.scores() if score.status == "done"]
-    mixes, unlike = check_comparable(done, allow), unlike_benchmarks(done)
     runs: dict[tuple[str, str], list[str]] = {}
     for row in rows_of(valid):
         runs.setdefault((row["entry"], row["benchmark"]), []).append(row["run"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, own_anchors
-from evopolicy.analysis.figures.material import Material, Tables, gather, heldout_tables
+from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.style import (
     WIDTH,
     Look,
@@ -263,6 +263,7 @@ def _profile_notes(
         said,
         *(f"Bands: {100 * level:g} % interval {kind}, crossed bootstrap, at each τ by itself." for kind in kinds),
         *told_once(band.note for band in bands),
+        few_runs(heldout_tables(material), shared),
         f"Left out, without Runs of every entry or without a scale: {', '.join(left)}." if left else "",
         *material.heldout[1],
         *material.notes,

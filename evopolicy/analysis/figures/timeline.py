@@ -10,6 +10,7 @@ from evopolicy.analysis.edits import edit_frame, phase_frame
 from evopolicy.analysis.figures.material import of_runs
 from evopolicy.analysis.figures.style import WIDTH, Theme, canvas, style
 from evopolicy.analysis.frames import Frames
+from evopolicy.analysis.ties import is_above
 from evopolicy.kernel.errors import RecordError, did_you_mean
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _draw_best(panel: Axes, rows: Sequence[Mapping[str, Any]], value: str, end: 
     y: list[float] = []
     for row in rows:
         found = row[value]
-        if found is not None and (not y or found > y[-1]):
+        if found is not None and (not y or is_above(found, y[-1])):
             x.append(row["at"])
             y.append(found)
     if x:

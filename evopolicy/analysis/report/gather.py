@@ -8,18 +8,10 @@ from typing import Any
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.edits import edit_frame, phase_frame
-from evopolicy.analysis.load import (
-    FeedbackFiles,
-    Found,
-    Transcripts,
-    load_frames,
-    read_changes,
-    read_episodes,
-    read_feedback,
-    read_transcripts,
-)
+from evopolicy.analysis.load import Found, load_frames, read_episodes
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SubmissionPart, SweepPart
 from evopolicy.analysis.scores import cell_scores, planned_cell, run_status
+from evopolicy.analysis.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.tables import rank_table
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.evaluation import Graded

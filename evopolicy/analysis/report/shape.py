@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evopolicy.analysis.load import Changes, FeedbackFiles, Unreadable
+from evopolicy.analysis.load import Unreadable
 from evopolicy.analysis.scores import CellScore
+from evopolicy.analysis.shown import Changes, FeedbackFiles
 from evopolicy.analysis.tables import RankTable
 from evopolicy.kernel.evaluation import Graded
 from evopolicy.kernel.record import Run

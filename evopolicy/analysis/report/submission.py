@@ -6,7 +6,6 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evopolicy.analysis.load import Attached, Changes, FeedbackFiles
 from evopolicy.analysis.report.markup import (
     Html,
     block,
@@ -22,6 +21,7 @@ from evopolicy.analysis.report.markup import (
 )
 from evopolicy.analysis.report.shape import Limits, SubmissionPart
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
+from evopolicy.analysis.shown import Attached, Changes, FeedbackFiles
 
 _OPEN_LINES = 60
 """A longer diff is closed at first."""
