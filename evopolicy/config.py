@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
@@ -14,10 +14,11 @@ import msgspec
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
 from evopolicy.kernel.pool import PoolConfig
+from evopolicy.kernel.pool_secret import pool_secret
 from evopolicy.kernel.ports import AGENT_NETWORKS, AgentLimits, Limits
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.record import FeedbackConfig
-from evopolicy.kernel.secrets import Masker
+from evopolicy.kernel.secrets import Masker, is_secret_argument, is_secret_key, mask_uri
 from evopolicy.kernel.selection import SelectionConfig
 
 MAX_BLOCK_SECONDS = 600.0
@@ -100,20 +101,41 @@ class ExecutionConfig:
 
 @dataclass(frozen=True)
 class SecretConfig:
-    """Where the pool's secret is; the record holds its digest only. At most one of the two."""
+    """Where the pool's secret is; the record holds its digest only. At most one of the three."""
 
     file: str | None
     variable: str | None
+    generated: bool | None = False
+    """The Host's own, kept in the output folder; None: where an agent of the command is asked through a provider.
 
-    def read(self) -> bytes:
-        """The secret; empty for none. Raises ConfigError."""
-        if self.file and self.variable:
-            raise ConfigError("secret: give 'file' or 'variable', not both")
+    Records from before there was any have none.
+    """
+
+    def __post_init__(self) -> None:
+        given = {"file": self.file, "variable": self.variable, "generated=true": self.generated}
+        if len(named := [f"'{name}'" for name, value in given.items() if value]) > 1:
+            raise ConfigError(f"secret: give only one of {' and '.join(named)}")
+
+    def settled(self, *, provided: bool) -> SecretConfig:
+        """With `generated` decided; `provided`: an agent of the command is asked through a provider."""
+        if self.generated is not None:
+            return self
+        return replace(self, generated=provided and not self.file and not self.variable)
+
+    def read(self, output: Path, *, make: bool = False) -> bytes:
+        """The secret; empty for none. One that is generated is `output`'s, and `make` says whether it may be made now.
+
+        Raises ConfigError.
+        """
+        if self.generated:
+            return pool_secret(output, make=make)
         if self.file:
             try:
                 secret = Path(self.file).expanduser().read_bytes().strip()
             except OSError as error:
-                raise ConfigError(f"secret.file: '{self.file}' cannot be read ({error.strerror})") from None
+                raise ConfigError(
+                    f"secret.file: '{self.file}' cannot be read ({error.strerror}); name the file that holds the secret"
+                ) from None
             return _not_empty(secret, f"secret.file: '{self.file}'")
         if self.variable:
             if self.variable not in os.environ:
@@ -202,9 +224,18 @@ def _refuse_unknown(value: Mapping[str, Any], kind: type, where: str) -> None:
             _refuse_unknown(inner, cast(type, known[key]), f"{where}{key}.")
 
 
+def written(config: RunConfig) -> dict[str, Any]:
+    """The config as records, jobs and MLflow hold it: the tracking URI without its password."""
+    value: dict[str, Any] = msgspec.to_builtins(config)
+    if config.tracking.uri:
+        value["tracking"]["uri"] = mask_uri(config.tracking.uri)
+    return value
+
+
 def refuse_secrets(value: Any, mask: Masker, key: str = "") -> None:
     """Raises ConfigError for a key in a plain config: it is written to records and MLflow, so variables are named."""
-    if isinstance(value, str) and mask.holds(value.encode("utf-8", "replace")):
+    secret = isinstance(value, str) and (mask.holds(value.encode("utf-8", "replace")) or is_secret_argument(value))
+    if secret or (isinstance(value, str) and value and is_secret_key(key.rpartition(".")[2])):
         raise ConfigError(f"{key}: holds a key, or what looks like one; name the variable that holds it instead")
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, item in inner:

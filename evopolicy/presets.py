@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -42,7 +43,7 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
 
     A setting is the name of an option (`pool="paper"`), a mapping of values over the default option
     (`budget={"episodes": 16}`, `agent={"name": "cma_es", "sigma": 0.3}`; `name` chooses the option where the group has
-    names), or a value of a key that is in no group (`seed=1`). Raises ConfigError naming the key.
+    names), or a value of a key that is in no group (`seed=1`); a path may be a Path. Raises ConfigError naming the key.
     """
     primary = _read(conf_folder() / "config.yaml")
     chosen = {key: str(option) for key, option in _defaults(primary).items() if key in GROUPS and option is not None}
@@ -54,14 +55,20 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     for key, value in settings.items():
         if key not in RunConfig.__dataclass_fields__:
             raise ConfigError(f"{key}: is no key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}")
-        if key in GROUPS:
-            plain[key] = _group(key, value, chosen, fixed.get(key, {}))
-        else:
-            plain[key] = value
+        said = _paths_as_text(value)
+        plain[key] = _group(key, said, chosen, fixed.get(key, {})) if key in GROUPS else said
     for group in GROUPS:
         if group not in plain:
             plain[group] = _merge(option(group, _chosen(group, chosen)), fixed.get(group, {}))
     return config_from(plain)
+
+
+def _paths_as_text(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {key: _paths_as_text(item) for key, item in value.items()}
+    return [_paths_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def option(group: str, name: str) -> dict[str, Any]:

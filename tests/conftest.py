@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,10 +30,14 @@ from evopolicy.kernel.record import (
     load_run,
     write_record,
 )
+from evopolicy.kernel.seal import seal
 from evopolicy.kernel.selection import SelectionConfig, measure
 from evopolicy.kernel.sweep import SCHEMA as SWEEP_SCHEMA
 from evopolicy.kernel.sweep import Cell, Sweep, write_sweep
 
+# Records made by tests are sealed by a key of the tests' own, never by that of the user who runs them.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="evopolicy-tests-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 STEPS = ("opened", "submission 1", "submission 2", "agent_ended", "validated", "selected", "assessed", "ended")
 """How far a made Run may have come."""
 UNITS = 8
@@ -90,10 +97,12 @@ def write_run(
     reason: str = "finished",
     valid: bool = True,
     usage: Mapping[str, Any] | None = None,
+    fault: str = "",
 ) -> Path:
     """A Run's folder under `output/runs`, as far as the step `until` (one of STEPS); called again, it goes on.
 
-    `scores` are those of its two Submissions of eight Episodes each; `heldout` the Assessment's Episode scores.
+    `scores` are those of its two Submissions of eight Episodes each; `heldout` the Assessment's Episode scores;
+    `fault` the provider's error its first attempt ended with, at the step 'opened', before a second one goes on.
     """
     record = record or a_record()
     folder = output / "runs" / record.benchmark.slug / record.agent.label / f"s{record.seed}-{record.key[:12]}"
@@ -102,6 +111,9 @@ def write_run(
     journal = Journal(folder)
     programs = [_program(output, folder, f"{record.agent.label} {record.seed} {n}") for n in (1, 2)]
     lines = _script(record, programs, scores, heldout, reason, valid, usage or {"output_tokens": 1200, "cost_usd": 0.5})
+    if fault:
+        ended = {"reason": "provider", "error": fault, "error_kind": "overload"}
+        lines[2:2] = [("opened", "agent_ended", ended), ("submission 1", "agent_started", {"attempt": 2})]
     for n, (step, event, content) in enumerate(lines):
         if n >= len(journal.events):
             if event == "published":
@@ -225,7 +237,8 @@ def write_cells(
     created: float = 1_700_000_000.0,
 ) -> Sweep:
     """A sweep's folder with these cells."""
-    sweep = Sweep(SWEEP_SCHEMA, name, created, tuple(cells), suite="quick", tracking=dict(tracking or {}))
+    store = dict(tracking or {})
+    sweep = Sweep(SWEEP_SCHEMA, name, created, tuple(cells), suite="quick", tracking=store, seal=seal(store))
     write_sweep(output, sweep)
     return sweep
 

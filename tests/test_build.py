@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import evopolicy
-from evopolicy import build, regrade
+from evopolicy import build, cells, regrade
 from evopolicy.execution import isolation
-from evopolicy.kernel.errors import ConfigError, IsolationError
+from evopolicy.kernel.errors import ConfigError, IsolationError, RecordError
+from evopolicy.kernel.pool_secret import POOL_SECRET, pool_secret
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.presets import load_config
 
 
-def cell(output: Path, **settings: Any) -> build.CellPlan:
+def cell(output: Path, **settings: Any) -> cells.CellPlan:
     chosen = {"agent": "baseline", "benchmark": "cartpole", "execution": "landlock", **settings}
-    return build.cell_plan(load_config("smoke", output=str(output), **chosen))
+    return cells.cell_plan(load_config("smoke", output=str(output), **chosen))
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------
@@ -98,6 +101,93 @@ def test_the_secret_is_in_the_key_and_never_in_the_plan(tmp_path: Path, monkeypa
     secret = cell(tmp_path, secret={"file": None, "variable": "MY_POOL"})
     assert secret.key != cell(tmp_path).key
     assert "hidden-words" not in repr(secret)
+
+
+PROVIDED = {"name": "chat", "model": "own", "base_url": "http://127.0.0.1:9/v1"}
+
+
+def test_a_providers_agent_has_a_pool_that_nobody_can_compute_and_an_offline_one_has_not(tmp_path: Path) -> None:
+    def secret(**settings: Any) -> str:
+        config = cells.settled(load_config("smoke", benchmark="cartpole", output=str(tmp_path / "out"), **settings))
+        cells.cell_plan(config)
+        return cells.secret_digest(config.secret.read(tmp_path / "out"))
+
+    offline = {"agent": "baseline", "execution": "landlock"}
+    asked = {"file": None, "variable": None, "generated": True}
+    refused = {**asked, "generated": False}
+    assert secret(**offline) == ""
+    assert not (tmp_path / "out" / POOL_SECRET).exists()
+    made = secret(agent=PROVIDED)
+    assert made and secret(agent=PROVIDED) == made, "a repeated command finds it again"
+    assert secret(**offline) == "" and secret(**offline, secret=asked) == made
+    assert secret(agent=PROVIDED, secret=refused) == ""
+    kept = (tmp_path / "out" / POOL_SECRET).read_text().strip()
+    (tmp_path / "mine").write_text(kept)
+    assert secret(agent=PROVIDED, secret={"file": str(tmp_path / "mine"), "variable": None}) == made
+    with pytest.raises(ConfigError, match="secret: give only one of 'file' and 'generated=true'"):
+        secret(agent=PROVIDED, secret={**asked, "file": str(tmp_path / "mine")})
+
+
+def test_a_record_from_before_there_were_generated_secrets_has_none(tmp_path: Path) -> None:
+    config = msgspec.to_builtins(load_config("smoke", agent=PROVIDED, benchmark="cartpole", output=str(tmp_path)))
+    config["secret"] = {"file": None, "variable": None}
+    assert cells.settled(build.config_from(config)).secret.read(tmp_path) == b""
+
+
+@pytest.mark.parametrize("level", ["landlock", "bubblewrap"])
+def test_a_generated_secret_is_read_by_no_agent_and_written_to_no_record(tmp_path: Path, level: str) -> None:
+    secret = pool_secret(tmp_path, make=True).decode()
+    script = f"import sys; print('got', open({str(tmp_path / POOL_SECRET)!r}).read(), flush=True)"
+    run = evopolicy.run(
+        {"name": "command", "argv": ["python3", "-c", script]},
+        "cartpole",
+        protocol="smoke",
+        pool={"training": 1, "validation": 1, "assessment": 1},
+        output=str(tmp_path),
+        secret={"file": None, "variable": None, "generated": True},
+        execution=level,
+    )
+    assert run.record.pool_secret_digest == cells.secret_digest(secret.encode())
+    assert run.record.config["secret"] == {"file": None, "variable": None, "generated": True}
+    (logs,) = run.folder.glob("agent/attempt-*")
+    assert "got" not in (logs / "stdout.log").read_text() and "Error" in (logs / "stderr.log").read_text()
+    holding = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and secret.encode() in path.read_bytes() and path.name != POOL_SECRET
+    ]
+    assert holding == []
+
+
+def test_a_regrade_is_drawn_with_its_runs_own_secret_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = evopolicy.run(
+        "baseline",
+        "cartpole",
+        protocol="smoke",
+        pool={"training": 1, "validation": 1, "assessment": 1},
+        output=str(tmp_path / "out"),
+        secret={"file": None, "variable": None, "generated": True},
+    )
+    monkeypatch.setenv("POOL_WORDS", "another pool altogether")
+
+    def drawn(changes: dict[str, Any]) -> str:
+        config = replace(regrade.regraded_config(run, changes), output=str(tmp_path / "elsewhere"))
+        return regrade.regraded_record(run, config, regrade.SPLITS).pool_secret_digest
+
+    own = run.record.pool_secret_digest
+    assert drawn({}) == own, "wherever the regrade is written to"
+    assert drawn({"secret": {"variable": "POOL_WORDS"}}) == cells.secret_digest(b"another pool altogether")
+    assert drawn({"secret": {"generated": False}}) == ""
+    (tmp_path / "out" / POOL_SECRET).write_text("f" * 64 + "\n")
+    with pytest.raises(RecordError, match="the pool's secret is not here, or another one"):
+        drawn({})
+    (tmp_path / "out" / POOL_SECRET).unlink()
+    with pytest.raises(ConfigError, match="is not there"):
+        drawn({})
+    assert not (tmp_path / "out" / POOL_SECRET).exists()
+    assert not (tmp_path / "elsewhere").exists()
 
 
 # --- refused before anything is spent ------------------------------------------------------------------------------
@@ -209,6 +299,7 @@ def test_a_run_that_ended_invalid_is_kept_aside_and_rerun(tmp_path: Path) -> Non
     (kept,) = (tmp_path / "invalid").glob("*/*/*")
     assert kept.name == f"{first.folder.name}-1"
     assert not load_run(kept).valid
+    assert load_run(kept).record.identity == first.record.identity != second.record.identity
     assert (load_run(kept).program(first.record.initial_program) / "policy.py").exists()
 
 
@@ -227,13 +318,15 @@ def _spoil(run: Run) -> None:
 def test_a_regrade_takes_nothing_over_that_was_measured_under_other_conditions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = evopolicy.run("baseline", "cartpole", protocol="smoke", output=str(tmp_path), execution="landlock")
+    run = evopolicy.run("baseline", "cartpole", protocol="smoke", output=str(tmp_path))
     monkeypatch.setenv("POOL_WORDS", "another pool altogether")
     limits = {**run.record.config["execution"]["limits"], "act_seconds": 2.0}
     keys = set()
     for changes in (
         {},
         {"secret": {"variable": "POOL_WORDS"}},
+        {"execution": {"isolation": "none", "allow_unisolated": True}},
+        {"execution": {"policy_packages": ["numpy"]}},
         {"execution": {"limits": limits}},
         {"pool": {"seed": 1}},
     ):
@@ -241,10 +334,10 @@ def test_a_regrade_takes_nothing_over_that_was_measured_under_other_conditions(
         record = regrade.regraded_record(run, config, regrade.SPLITS)
         keys.add(record.result_key)
         assert record.pool.training == run.record.pool.training
-        program, versions = run.record.initial_program, {}
+        program, versions = run.record.initial_program, dict[str, str]()
         known = regrade.Measured.of([run]).have(record, "assessment", program, versions)
         assert bool(known) is (not changes), changes
-    assert len(keys) == 4
+    assert len(keys) == 6
     other = {"numpy": "0.0"}
     same = regrade.regraded_record(run, regrade.regraded_config(run, {}), regrade.SPLITS)
     assert regrade.Measured.of([run]).have(same, "assessment", program, other) == []

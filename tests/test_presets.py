@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from evopolicy.build import config_from
@@ -35,6 +38,13 @@ def test_a_protocol_may_fix_a_value_in_one_benchmark_alone(benchmark: str) -> No
     assert set_by_user.benchmark["max_steps"] == 70
 
 
+def test_a_path_may_be_a_path() -> None:
+    config = load_config(
+        "smoke", agent="random", benchmark="cartpole", output=Path("here"), secret={"file": Path("s"), "variable": None}
+    )
+    assert (config.output, config.secret.file) == ("here", "s")
+
+
 def test_setting_wins_over_what_a_protocol_fixes() -> None:
     config = load_config(
         "paper",
@@ -56,6 +66,6 @@ def test_setting_wins_over_what_a_protocol_fixes() -> None:
         ({"budget": {"episodes": "ten"}}, r"budget.episodes: expected 'int', got 'str'"),
     ],
 )
-def test_wrong_setting_is_refused_by_its_key(settings: dict[str, object], sentence: str) -> None:
+def test_wrong_setting_is_refused_by_its_key(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         load_config(**{"agent": "random", "benchmark": "cartpole", **settings})

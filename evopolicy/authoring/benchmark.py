@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from evopolicy.authoring.environment import RESERVED, GymnasiumEnvironment
 from evopolicy.authoring.profile import Profile
-from evopolicy.authoring.spaces import column_names, space_from_gymnasium
+from evopolicy.authoring.spaces import column_names, member_of, space_from_gymnasium
 from evopolicy.kernel.benchmark import (
     BenchmarkReference,
     BenchmarkSpec,
@@ -24,12 +25,36 @@ from evopolicy.kernel.benchmark import (
 from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
 from evopolicy.kernel.evaluation import EpisodeResult, Outcome, failure_counts
 from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.pool import SEED_BITS
+from evopolicy.kernel.spaces import Space
 from evopolicy.kernel.values import Value
 
 OutOfBounds: TypeAlias = Literal["invalid", "clip"]
-_RESERVED = ("id", "render_mode", "max_episode_steps", "disable_env_checker", "vectorization_mode")
+_RESERVED = ("id", "max_episode_steps", "disable_env_checker", "vectorization_mode")
+LEAST_SEED_BITS = 16
+"""With fewer even a small pool would hold the same seed twice."""
 PROGRAMS = Path(__file__).parent / "programs"
 """The Programs any task has: 'initial' (a neutral constant Action) and 'random' (uniform)."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What only an Environment that was made can tell of itself."""
+
+    observation_space: Space
+    action_space: Space
+    max_steps: int | None
+    note: str = ""
+    """What an engineer should know of its observations."""
+
+
+def seen_of(env: Any, env_id: str) -> Seen:
+    """Raises BenchmarkError where its spaces are of kinds the ABI does not carry."""
+    return Seen(
+        space_from_gymnasium(env.observation_space, f"{env_id}: observation"),
+        space_from_gymnasium(env.action_space, f"{env_id}: action"),
+        env.spec.max_episode_steps if env.spec else None,
+    )
 
 
 class GymnasiumBenchmark:
@@ -50,12 +75,14 @@ class GymnasiumBenchmark:
         max_steps: int | None = None,
         kwargs: Mapping[str, Value] | None = None,
         parameters: Mapping[str, Value] | None = None,
+        seed_bits: int = SEED_BITS,
     ) -> None:
         """`programs` holds one folder per kind of Program; `parameters` are further public ones.
 
-        `max_steps` and `kwargs` change the task and are then public parameters too. Raises ConfigError.
+        `max_steps` and `kwargs` change the task and are then public parameters too, as `seed_bits` below 63 are: for
+        an Environment whose `reset` takes no larger seeds. Raises ConfigError.
         """
-        check_options(out_of_bounds, max_steps, kwargs)
+        check_options(out_of_bounds, max_steps, kwargs, seed_bits)
         self.profile = profile
         self._reference = reference
         self._programs = programs
@@ -66,6 +93,9 @@ class GymnasiumBenchmark:
             self._parameters["max_steps"] = max_steps
         if kwargs:
             self._parameters["kwargs"] = dict(kwargs)
+        self._seed_bits = seed_bits
+        if seed_bits != SEED_BITS:
+            self._parameters["seed_bits"] = seed_bits
 
     # --- what it is -------------------------------------------------------------------------------------------
 
@@ -76,13 +106,8 @@ class GymnasiumBenchmark:
     @cached_property
     def spec(self) -> BenchmarkSpec:
         """Built from the Environment's own spaces at first use. Raises BenchmarkError where they do not fit."""
-        env = self._try_out()
-        try:
-            observation_space = space_from_gymnasium(env.observation_space, f"{self.profile.env_id}: observation")
-            action_space = space_from_gymnasium(env.action_space, f"{self.profile.env_id}: action")
-            max_steps = env.spec.max_episode_steps if env.spec else None
-        finally:
-            env.close()
+        seen = self.seen
+        observation_space, action_space, max_steps = seen.observation_space, seen.action_space, seen.max_steps
         if max_steps is None:
             raise BenchmarkError(f"{self.profile.env_id} has no step limit of its own; give max_steps")
         profile = self.profile
@@ -102,11 +127,28 @@ class GymnasiumBenchmark:
             failure_score=float(profile.failure_score),
             observation_fields=observation_fields,
             action_fields=action_fields,
-            observation_text=profile.observation_text or _unexplained(observation_space, "observation"),
+            observation_text=" ".join(
+                filter(None, (profile.observation_text or _unexplained(observation_space, "observation"), seen.note))
+            ),
             action_text=profile.action_text or _unexplained(action_space, "action"),
             measures=tuple(Field(m.name, m.unit, meaning=m.meaning) for m in profile.measures),
             parameters=self._parameters,
+            seed_bits=self._seed_bits,
         )
+
+    @cached_property
+    def seen(self) -> Seen:
+        """By making an Environment, where nobody has looked at one yet."""
+        env = self._try_out()
+        try:
+            return seen_of(env, self.profile.env_id)
+        finally:
+            env.close()
+
+    @cached_property
+    def member(self) -> Callable[[Any], Any]:
+        """Makes an Environment's observation what a Policy is given."""
+        return member_of(self.spec.observation_space)
 
     @cached_property
     def programs(self) -> Mapping[str, Path]:
@@ -181,15 +223,27 @@ class GymnasiumBenchmark:
         return draw_replay(self, episode, trace, folder)
 
 
-def check_options(out_of_bounds: str, max_steps: int | None, kwargs: Mapping[str, Value] | None) -> None:
+def check_options(
+    out_of_bounds: str, max_steps: int | None, kwargs: Mapping[str, Value] | None, seed_bits: int = SEED_BITS
+) -> None:
     """Raises ConfigError, naming the key, for options no task can have."""
     if out_of_bounds not in get_args(OutOfBounds):
         raise ConfigError(f"benchmark.out_of_bounds is 'invalid' or 'clip', found {out_of_bounds!r}")
     if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1):
         raise ConfigError(f"benchmark.max_steps is a whole number of steps from 1, found {max_steps!r}")
+    whole = isinstance(seed_bits, int) and not isinstance(seed_bits, bool)
+    if not whole or not LEAST_SEED_BITS <= seed_bits <= SEED_BITS:
+        raise ConfigError(
+            f"benchmark.seed_bits is a whole number from {LEAST_SEED_BITS} to {SEED_BITS}, found {seed_bits!r}"
+        )
     for key in kwargs or {}:
         if key in _RESERVED:
             raise ConfigError(f"benchmark.kwargs.{key} is not free: EvoPolicy sets it; leave it out")
+    if kwargs and kwargs.get("render_mode") == "human":
+        raise ConfigError(
+            "benchmark.kwargs.render_mode: 'human' opens a window that nobody sees; choose one that draws into arrays,"
+            " such as rgb_array"
+        )
 
 
 def summarize(outcomes: Sequence[Outcome], *, clips: bool = False) -> dict[str, Value]:

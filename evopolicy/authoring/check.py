@@ -16,7 +16,7 @@ from evopolicy.authoring import check_feedback, check_program
 from evopolicy.authoring.spaces import belongs, column_names
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec, Split
 from evopolicy.kernel.errors import BenchmarkError, InvalidAction
-from evopolicy.kernel.pool import SPLITS
+from evopolicy.kernel.pool import SEED_BITS, SPLITS
 from evopolicy.kernel.spaces import (
     Box,
     Dict,
@@ -86,7 +86,8 @@ def _guarded(what: str, check: Callable[[], Iterator[str]]) -> list[str]:
 
 
 def _specs(benchmark: Benchmark) -> list[EpisodeSpec]:
-    return [EpisodeSpec(i, seed, _POLICY_SEED + i, benchmark.plan("training", seed)) for i, seed in enumerate(_SEEDS)]
+    seeds = [seed >> (SEED_BITS - benchmark.spec.seed_bits) for seed in _SEEDS]
+    return [EpisodeSpec(i, seed, _POLICY_SEED + i, benchmark.plan("training", seed)) for i, seed in enumerate(seeds)]
 
 
 # --- description -------------------------------------------------------------------------------------------------
@@ -105,6 +106,8 @@ def _check_spec(benchmark: Benchmark) -> Iterator[str]:
         yield f"failure_score is {spec.failure_score!r}, it must be a finite number"
     if isinstance(spec.max_steps, bool) or not isinstance(spec.max_steps, int) or spec.max_steps < 1:
         yield f"max_steps is {spec.max_steps!r}, it must be a whole number from 1"
+    if not 1 <= spec.seed_bits <= SEED_BITS:
+        yield f"seed_bits is {spec.seed_bits!r}, it must be a whole number from 1 to {SEED_BITS}"
     if spec.parameters.get("out_of_bounds", "invalid") not in ("invalid", "clip"):
         yield f"the parameter out_of_bounds is {spec.parameters['out_of_bounds']!r}, it is 'invalid' or 'clip'"
     public(dict(spec.parameters), "parameters")
@@ -152,7 +155,7 @@ def _check_plans(benchmark: Benchmark) -> Iterator[str]:
     planned: dict[bytes, Split] = {}
     for number, split in enumerate(SPLITS):
         for i in range(16):
-            seed = _SEEDS[number] + 97 * i
+            seed = (_SEEDS[number] >> (SEED_BITS - benchmark.spec.seed_bits)) + 97 * i
             scenario = benchmark.plan(split, seed)
             text = canonical_json(public(dict(scenario), "scenario"))
             if canonical_json(dict(benchmark.plan(split, seed))) != text:

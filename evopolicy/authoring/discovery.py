@@ -40,8 +40,15 @@ def known_benchmarks() -> dict[str, KnownBenchmark]:
     return {name: known[0] for name, known in sorted(_survey()[0].items())}
 
 
-def find_benchmark(name: str, parameters: Mapping[str, Any] | None = None) -> Benchmark:
+def find_benchmark(
+    name: str,
+    parameters: Mapping[str, Any] | None = None,
+    look: Callable[[str, Mapping[str, Any]], Any] | None = None,
+) -> Benchmark:
     """The Benchmark called `name`, made with `parameters` (the keys of its factory, `task` left out).
+
+    `look(function, arguments)` calls a function in a process apart: with it a factory of Environments that anybody may
+    have written (it has an attribute `apart`) runs none of their code in this one.
 
     Raises ConfigError for an unknown or doubled name and for an unknown or missing parameter; what the factory
     itself refuses comes as it raises it.
@@ -57,7 +64,8 @@ def find_benchmark(name: str, parameters: Mapping[str, Any] | None = None) -> Be
     arguments: dict[str, Any] = {**(parameters or {}), **({"task": entry.task} if entry.task else {})}
     load = EntryPoint(entry.family, entry.factory, GROUP).load()
     _check_arguments(name, load, arguments)
-    benchmark: Benchmark = load(**arguments)
+    apart = getattr(load, "apart", None)
+    benchmark: Benchmark = load(**arguments) if apart is None or look is None else apart(look, **arguments)
     return benchmark
 
 
@@ -77,7 +85,7 @@ def _survey() -> tuple[dict[str, list[KnownBenchmark]], dict[str, str]]:
             load = EntryPoint(family, value, GROUP).load()
             tasks: Mapping[str, Any] = getattr(load, "tasks", {})
             found = {slug: (slug, task) for slug, task in tasks.items()} or {family: ("", None)}
-        except Exception as error:  # a foreign distribution may raise anything when imported
+        except (Exception, SystemExit) as error:  # a foreign distribution may raise anything when imported
             broken[family] = f"{type(error).__name__}: {error}"
             continue
         for name, (task, profile) in found.items():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evopolicy.authoring.profile import Episode, Profile, Series
-from evopolicy.authoring.spaces import flatten, member_of
+from evopolicy.authoring.spaces import flatten, member_of, own_action
 from evopolicy.kernel.benchmark import BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.spaces import Box
@@ -27,29 +27,47 @@ class GymnasiumEnvironment:
     def __init__(self, env: Any, profile: Profile, spec: BenchmarkSpec, episode: EpisodeSpec) -> None:
         self._env = env
         self._episode = episode
+        self._seeds = 2**spec.seed_bits
         self._member = member_of(spec.observation_space)
         self._all_info = profile.all_info
         self._taken = {*RESERVED, *(field.name for field in (*spec.observation_fields, *spec.action_fields))}
         self._meter = _Meter(profile, spec)
+        self._own = own_action(env.action_space)
+        self._hidden = frozenset(f(seed) for seed in (episode.seed, episode.policy_seed) for f in (int, float))
 
     def reset(self) -> Any:
         seed = self._episode.seed
-        self._env.action_space.seed(seed + 1)
-        self._env.observation_space.seed(seed + 2)
+        self._env.action_space.seed((seed + 1) % self._seeds)
+        self._env.observation_space.seed((seed + 2) % self._seeds)
         raw, info = self._env.reset(seed=seed)
         observation = self._member(raw)
         self._meter.start(observation, info)
         return observation
 
     def step(self, action: Any) -> Transition:
-        raw, raw_reward, terminated, truncated, info = self._env.step(action)
+        own = action if self._own is None else self._own(action)
+        given = self._env.step(own)
+        try:
+            return self._transition(action, *given)
+        except ExecutionError:
+            raise
+        except (
+            Exception
+        ) as error:  # what it gave is no answer to an Action: the Environment's fault, never the Policy's
+            raise ExecutionError(
+                f"the Environment gave what cannot be read: {type(error).__name__}: {error}"
+            ) from error
+
+    def _transition(
+        self, action: Any, raw: Any, raw_reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]
+    ) -> Transition:
         reward = float(raw_reward)
         if not math.isfinite(reward):
             raise ExecutionError(f"the Environment gave the reward {reward}; rewards must be finite numbers")
         observation = self._member(raw)
         columns = self._meter.add(observation, action, reward, info)
         if self._all_info:
-            columns = {**_numbers(info, self._taken), **columns}
+            columns = {**_numbers(info, self._taken, self._hidden), **columns}
         self._meter.terminated, self._meter.truncated = bool(terminated), bool(truncated)
         return Transition(observation, reward, bool(terminated), bool(truncated), columns)
 
@@ -132,13 +150,17 @@ def _finite(value: Value) -> Value:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(info: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """The plain finite numbers of a step's `info`, at most _INFO_LIMIT of them; a name in `taken` gets a prefix."""
+def _numbers(info: Mapping[str, Any], taken: Collection[str], hidden: Collection[float] = ()) -> dict[str, Any]:
+    """The plain finite numbers of a step's `info`, at most _INFO_LIMIT of them; a name in `taken` gets a prefix.
+
+    Without those in `hidden`: an Environment may tell its seed there.
+    """
     numbers: dict[str, Any] = {}
     for key, value in info.items():
         if isinstance(value, np.generic):
             value = value.item()
-        if isinstance(value, bool | int | float) and math.isfinite(value) and abs(value) < 2**63:
+        number = isinstance(value, bool | int | float) and math.isfinite(value) and abs(value) < 2**63
+        if number and value not in hidden:
             numbers[f"info_{key}" if key in taken else str(key)] = value
         if len(numbers) == _INFO_LIMIT:
             break

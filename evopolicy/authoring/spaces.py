@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
@@ -38,7 +40,10 @@ def space_from_gymnasium(space: Any, where: str = "space") -> Space:
         case spaces.Text():
             return Text(int(space.max_length), int(space.min_length), str(space.characters))
         case spaces.Dict():
-            return Dict({str(k): space_from_gymnasium(v, f"{where}.{k}") for k, v in space.spaces.items()})
+            for key in space.spaces:
+                if not isinstance(key, str):
+                    raise BenchmarkError(f"{where}: the key {key!r} of a Dict is no str; wrap it so that all keys are")
+            return Dict({k: space_from_gymnasium(v, f"{where}.{k}") for k, v in space.spaces.items()})
         case spaces.Tuple():
             return Tuple(tuple(space_from_gymnasium(v, f"{where}[{i}]") for i, v in enumerate(space.spaces)))
         case spaces.Space() if space.dtype is not None and space.dtype.kind == "U":
@@ -70,14 +75,15 @@ def _box(space: Any, where: str) -> Box:
 def member_of(space: Space) -> Callable[[Any], Any]:
     """A function that makes an Environment's observation the plain member of `space` a Policy is given.
 
-    Arrays are copied, so that an Environment may reuse its buffer.
+    Arrays are copied, so that an Environment may reuse its buffer. Raises ValueError for whole numbers that are others
+    once they are cast, and for a choice that is none.
     """
     match space:
         case Discrete():
-            return int
+            return partial(_choice, space.start, space.start + space.n)
         case Box() | MultiDiscrete() | MultiBinary():
             dtype = space.dtype
-            return lambda value: np.array(value, dtype=dtype)
+            return partial(_whole, dtype) if dtype.kind in "biu" else lambda value: np.array(value, dtype=dtype)
         case Text():
             return str
         case Dict():
@@ -86,6 +92,84 @@ def member_of(space: Space) -> Callable[[Any], Any]:
         case Tuple():
             parts = [member_of(part) for part in space.spaces]
             return lambda value: tuple(convert(item) for convert, item in zip(parts, value, strict=True))
+
+
+def _choice(start: int, stop: int, value: Any) -> int:
+    number = int(value)
+    if number != value or not start <= number < stop:
+        raise ValueError(f"expected an int from {start} to {stop - 1}, found {value!r:.80}")
+    return number
+
+
+def _whole(dtype: np.dtype[Any], value: Any) -> NDArray[Any]:
+    given = np.asarray(value)
+    array = np.array(given, dtype=dtype)
+    if given.dtype != dtype and not np.array_equal(given, array):
+        raise ValueError(f"an array of {given.dtype} changes when it is cast to {dtype}")
+    return array
+
+
+def own_action(space: Any) -> Callable[[Any], Any] | None:
+    """A function that gives an Action the dtypes of the Environment's own `space`; None where it has them already.
+
+    The plain spaces have one dtype for all MultiDiscrete and MultiBinary; an Environment may know another.
+    """
+    from gymnasium import spaces
+
+    match space:
+        case spaces.MultiDiscrete() | spaces.MultiBinary():
+            dtype = space.dtype
+            plain = np.int64 if isinstance(space, spaces.MultiDiscrete) else np.int8
+            return None if dtype == plain else lambda action: action.astype(dtype)
+        case spaces.Dict():
+            inner = {key: change for key, part in space.spaces.items() if (change := own_action(part))}
+            if inner:
+                return lambda action: action | {key: change(action[key]) for key, change in inner.items()}
+        case spaces.Tuple():
+            parts = [own_action(part) for part in space.spaces]
+            if any(parts):
+                return lambda action: tuple(change(a) if change else a for change, a in zip(parts, action, strict=True))
+    return None
+
+
+def misfit(space: Space, raw: Any) -> tuple[str, str]:
+    """Why `raw`, as an Environment gives it, is no member of `space`, or ''; and a remark on one that may pass, or ''.
+
+    What is cast without a loss passes, and what lies outside the bounds of floats: they are often declared carelessly.
+    """
+    match space:
+        case Dict():
+            if not isinstance(raw, Mapping) or not set(space.spaces) <= set(raw):
+                return f"expected a dict with the keys {sorted(space.spaces)}, found {raw!r:.80}", ""
+            parts = [(key, misfit(part, raw[key])) for key, part in space.spaces.items()]
+        case Tuple():
+            if not isinstance(raw, tuple | list) or len(raw) != len(space.spaces):
+                return f"expected a tuple of {len(space.spaces)}, found {raw!r:.80}", ""
+            pairs = zip(space.spaces, raw, strict=True)
+            parts = [(str(i), misfit(part, item)) for i, (part, item) in enumerate(pairs)]
+        case _:
+            return _misfit(space, raw)
+    fault = next((f"'{key}': {fault}" for key, (fault, _) in parts if fault), "")
+    return fault, next((note for _, (_, note) in parts if note), "")
+
+
+def _misfit(space: Space, raw: Any) -> tuple[str, str]:
+    if isinstance(space, Text) != isinstance(raw, str):
+        return (
+            f"expected {'a str' if isinstance(space, Text) else 'numbers'}, found {type(raw).__name__} {raw!r:.40}",
+            "",
+        )
+    try:
+        value = member_of(space)(raw)
+    except (TypeError, ValueError, OverflowError) as error:
+        return f"{type(raw).__name__} {raw!r:.80}: {error}", ""
+    if isinstance(space, Box) and space.dtype.kind == "f" and value.shape == space.shape:
+        if np.isnan(value).any():
+            return "it holds NaN", ""
+        outside = (value < space.low) | (value > space.high)
+        note = f"Some numbers lie outside these bounds: {value[outside][0]:g} was seen." if outside.any() else ""
+        return "", note
+    return belongs(space, value), ""
 
 
 def belongs(space: Space, value: Any) -> str:

@@ -1,7 +1,11 @@
-"""The process of one cell: `python -m evopolicy.cli.cell JOB.json`. It knows no Hydra."""
+"""The process of one cell: `python -m evopolicy.cli.cell JOB.json LOCK`. It knows no Hydra.
+
+LOCK is a descriptor of the command's `Ownership` of the Run's folder, which is held until this process has ended.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -12,9 +16,14 @@ from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.journal import write_durably
 from evopolicy.kernel.record import Run
+from evopolicy.kernel.secrets import Masker
+from evopolicy.kernel.versioned import JOB_FORMAT
+
+_MASK = Masker.of(os.environ)
+"""Of what an error may say."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,9 @@ class Job:
     """File the outcome is written to."""
     overrides: tuple[str, ...] = ()
     """What made it a cell of its command."""
+    schema: int = JOB_FORMAT.newest
+    seal: str = ""
+    """Of `config`, as `seal.seal`."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,10 @@ def main(argv: list[str]) -> int:
     from evopolicy.cli.processes import end_descendants, end_with_parent
 
     job = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Job)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.set_inheritable(int(argv[2]), False)  # what this process starts may outlive it
+    # SIGINT too: a command that was started to ignore it (`nohup`, `&` in a script) ends its cells by it all the same.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     end_with_parent()
     try:
         outcome = _attempt(job)
@@ -72,13 +87,17 @@ def _attempt(job: Job) -> CellOutcome:
     except MemoryError:
         return CellOutcome("failed", "the Host ran out of memory; run fewer cells at once (launcher.cells)")
     except EvoPolicyError as error:
-        return CellOutcome("failed", str(error))
+        return _failed(str(error))
     except OSError as error:
-        traceback.print_exc()
-        return CellOutcome("failed", f"{error.filename or 'the system'}: {error.strerror or error}")
+        print(_MASK.text(traceback.format_exc()), file=sys.stderr)
+        return _failed(f"{error.filename or 'the system'}: {error.strerror or error}")
     except Exception as error:
-        traceback.print_exc()
-        return CellOutcome("failed", f"a fault inside evopolicy: {type(error).__name__}: {error}")
+        print(_MASK.text(traceback.format_exc()), file=sys.stderr)
+        return _failed(f"a fault inside evopolicy: {type(error).__name__}: {error}")
+
+
+def _failed(error: str) -> CellOutcome:
+    return CellOutcome("failed", _MASK.text(error))
 
 
 def _run(job: Job) -> CellOutcome:
@@ -89,7 +108,7 @@ def _run(job: Job) -> CellOutcome:
     config = config_from(job.config)
     live = LiveFile(Path(job.folder), job.entry, job.benchmark, job.seed, config.budget.episodes)
     try:
-        return outcome_of(build.run_cell(config, [live], job.workers))
+        return outcome_of(build.run_cell(config, [live], job.workers, owned=Path(job.folder)))
     finally:
         live.remove()
 

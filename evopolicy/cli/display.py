@@ -72,7 +72,9 @@ class _Lines:
         if cell.status == "finished":
             return f"{head}finished in {duration(cell.seconds)}, held-out {number(cell.score)}"
         if cell.status == "failed":
-            return f"{head}FAILED after {duration(cell.seconds)}: {clean(cell.error)}"
+            after = "" if cell.seconds is None else f" after {duration(cell.seconds)}"  # None: it never started
+            # Why a single Run failed is what its command ends with; a sweep's cells are told as they go.
+            return f"{head}FAILED{after}" + (f": {clean(cell.error)}" if self._board.name else "")
         if cell.status == "pending":
             return f"{head}{clean(cell.error)}; it is tried again at the end"
         best = cell.live.best_score if cell.live else None

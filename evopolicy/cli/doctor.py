@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 Section = tuple[str, Callable[[], Iterable[Finding]]]
 _STYLES: dict[Verdict, str] = {"ok": "bold green", "warn": "bold yellow", "no": "bold red", "info": "dim"}
 _MARKS: dict[Verdict, str] = {"ok": "ok", "warn": "warn", "no": "no", "info": "-"}
+_SHARED = ("evopolicy.authoring", "evopolicy.build", "evopolicy.execution.isolation")
+"""What several sections import. Threads that come to a package from its two ends, by its name and by that of a module
+in it, wait for each other, which Python ends by an error in one of them; so it is loaded before they start."""
 
 
 def doctor(words: Sequence[str]) -> int:
@@ -53,6 +58,9 @@ def sections(output: Path, uri: str) -> list[Section]:
 
 def examine(looked_at: Sequence[Section]) -> Iterator[tuple[str, list[Finding]]]:
     """Every section side by side, each given as soon as it is known. One that fails is a finding, spoiling no other."""
+    for name in _SHARED:
+        with contextlib.suppress(Exception):  # the section that needs it says so
+            import_module(name)
     with ThreadPoolExecutor(max_workers=len(looked_at)) as at_once:
         running = {at_once.submit(_findings, look): title for title, look in looked_at}
         while running:

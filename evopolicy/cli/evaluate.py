@@ -8,10 +8,11 @@ from typing import cast
 
 from evopolicy import build
 from evopolicy.cli import compose
+from evopolicy.cli.options import unquoted
 from evopolicy.cli.text import clean, number, plural
 from evopolicy.config import config_from
 from evopolicy.kernel.benchmark import Split
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, ProgramError
 from evopolicy.kernel.evaluation import Evaluation, Graded, failure_counts
 from evopolicy.kernel.pool import SPLITS
 from evopolicy.kernel.selection import Measurement
@@ -22,20 +23,23 @@ _SHOWN_FAILURES = 3
 
 def evaluate(words: Sequence[str]) -> int:
     """`program=DIR benchmark=NAME`, `split=` (training), `episodes=` (all of it), and any config override."""
-    own = {key: value for key, sign, value in (word.partition("=") for word in words) if sign and key in _OWN}
+    own = {key: unquoted(value) for key, sign, value in (word.partition("=") for word in words) if sign and key in _OWN}
     rest = [word for word in words if word.partition("=")[0] not in _OWN]
     if "program" not in own:
         raise ConfigError("evaluate: name the folder that has policy.py in it, program=DIR")
     program = Path(own["program"])
     if not program.is_dir():
-        raise ConfigError(f"program: there is no folder '{program}'")
+        raise ConfigError(f"program: there is no folder '{program}'; name the folder that has policy.py in it")
     split = own.get("split", "training")
     if "episodes" in own and split in SPLITS:
         rest.append(f"pool.{split}={own['episodes']}")
     # No agent takes part; one has to be named all the same.
     config = compose.plain(compose.compose_one(["agent=baseline", *rest]))
     run = config_from({key: value for key, value in config.items() if key not in ("sweep", "dry_run", "launcher")})
-    evaluation, measurement = build.measure_program(run, program, cast(Split, split))
+    try:
+        evaluation, measurement = build.measure_program(run, program, cast(Split, split))
+    except ProgramError as error:
+        raise ConfigError(f"program: '{program}' is refused: {error}") from None
     _print(program, str(run.benchmark["name"]), split, evaluation, measurement)
     # A Program that fails wherever it is tried is a mistake to mend, not a score to note.
     return 1 if measurement.failed == measurement.episodes else 0

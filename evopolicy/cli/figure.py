@@ -28,6 +28,8 @@ def figure(words: Sequence[str]) -> int:
     if not words:
         return _list()
     options = pairs("figure", words)
+    if not options.get("name"):
+        raise ConfigError("figure: name what to draw, name=NAME; `evopolicy figure` lists what there is")
     config = figure_config({**_read(options), **_overrides(options)})
     from evopolicy.analysis import find_runs, load_frames
     from evopolicy.analysis.figures.style import check_format, picture
@@ -36,7 +38,7 @@ def figure(words: Sequence[str]) -> int:
     check_target(target)
     found = None
     if config.kind != "demand" or {"sweep", "source"} & set(options):
-        found = find_runs(*sources(options, "figure"))
+        found = find_runs(*sources(options, "figure"), compared="every")
     frames = load_frames(found, programs=config.needs_programs) if found is not None else None
     write_target(target, picture(draw_figure(config, frames), target.suffix.lower()[1:]))
     print(target)
@@ -47,8 +49,9 @@ def _list() -> int:
     from evopolicy.analysis.figures.config import KINDS
     from evopolicy.cli.compose import group_options
 
+    width = max(map(len, KINDS)) + 2
     for kind, what in KINDS.items():
-        print(f"  name={kind:<10}{what}")
+        print(f"  name={kind:<{width}}{what}")
     for name in group_options("figure"):
         print(f"  name={name}")
     return 0
@@ -59,7 +62,7 @@ def _read(options: Mapping[str, str]) -> dict[str, Any]:
     from evopolicy.analysis.figures.config import KINDS
     from evopolicy.cli.compose import group_options
 
-    name = options.get("name", "")
+    name = options["name"]
     if name in KINDS:
         return {"kind": name}
     known = [*KINDS, *group_options("figure")]

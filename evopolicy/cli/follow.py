@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import msgspec
 from evopolicy.cli.processes import Child, kill_tree
 from evopolicy.cli.tracker import Order
 from evopolicy.config import TrackingConfig
+from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.sweep import sweep_folder
 
 _START_AFTER_SECONDS = 5.0
@@ -21,14 +23,22 @@ _AT_ONCE_SECONDS = 0.5
 
 
 def tracking_mapping(config: TrackingConfig) -> dict[str, str]:
-    """As `Sweep.tracking`; {} where tracking is off. Raises ConfigError for a URI MLflow cannot write to."""
+    """Where the tracker logs; {} where tracking is off. Raises ConfigError for a URI MLflow cannot write to.
+
+    Its URI may hold a password: it is told to the tracker and written nowhere; `Sweep.tracking` has `written_tracking`.
+    """
     if not config.enabled:
         return {}
-    from evopolicy.tracking.store import Tracking
+    from evopolicy.tracking.store import Tracking, whole_uri
 
-    mapping = {"uri": config.uri or "", "experiment": config.experiment, "artifacts": config.artifacts}
+    mapping = {"uri": whole_uri(config.uri or ""), "experiment": config.experiment, "artifacts": config.artifacts}
     Tracking.from_mapping(mapping)
     return mapping
+
+
+def written_tracking(mapping: Mapping[str, str]) -> dict[str, str]:
+    """`mapping` as a file may hold it."""
+    return {key: mask_uri(value) if key == "uri" else value for key, value in mapping.items()}
 
 
 class Follower:
@@ -78,8 +88,6 @@ class Follower:
         return self._warning(code)
 
     def _store(self) -> str:
-        from evopolicy.tracking.masking import mask_uri
-
         return mask_uri(self._order.tracking.get("uri", "")) or str(Path(self._order.output) / "mlflow.db")
 
     def stop(self, seconds: float = 10.0) -> None:
@@ -95,4 +103,5 @@ class Follower:
             return said
         what = "did not catch up in time" if code is None else f"ended with exit code {code} (its output: {self._log})"
         source = self._order.run or sweep_folder(Path(self._order.output), self._order.sweep)
-        return f"MLflow's tracker {what}; the records are whole: evopolicy track source={source}"
+        command = shlex.join(["evopolicy", "track", f"source={source}"])
+        return f"MLflow's tracker {what}; the records are whole: {command}"

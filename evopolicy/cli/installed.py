@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +70,7 @@ def _benchmark(family: str, value: str) -> Finding:
 def try_benchmark(family: str, value: str) -> None:
     """Load the entry point, reset an Environment of its first task, print the names it offers."""
     from evopolicy.authoring.discovery import GROUP
-    from evopolicy.build import load_benchmark
+    from evopolicy.cells import load_benchmark
     from evopolicy.kernel.benchmark import EpisodeSpec
     from evopolicy.presets import option
 
@@ -123,8 +124,11 @@ def probed(name: str, **options: object) -> Finding:
     try:
         versions = load_agent(name, config).probe()
     except EvoPolicyError as error:
-        remedy = re.search(r"`([^`]+)`", str(error))
-        return Finding(name, "info" if name == "replay" else "no", str(error), remedy[1] if remedy else "")
+        said = str(error)
+        remedy = re.search(r"`([^`]+)`", said)
+        if remedy:  # told once, as what to do
+            said = said.replace(remedy[0], "the command below", 1)
+        return Finding(name, "info" if name == "replay" else "no", said, remedy[1] if remedy else "")
     return Finding(name, "ok", ", ".join(f"{key} {value}" for key, value in versions.items()) or "ready")
 
 
@@ -142,7 +146,7 @@ _REACH = (
 
 def tracking(output: Path, uri: str) -> Iterator[Finding]:
     """Whether the MLflow store answers; a database of our own that is not there yet is made by the first Run."""
-    from evopolicy.tracking.masking import mask_uri
+    from evopolicy.kernel.secrets import mask_uri
     from evopolicy.tracking.store import Tracking, resolve_uri
 
     place = mask_uri(resolve_uri(Tracking(uri), output))
@@ -156,5 +160,6 @@ def tracking(output: Path, uri: str) -> Iterator[Finding]:
     else:
         remedy = "start that server, or name another one: tracking.uri=; a Run goes on without, tracking=off"
         if not uri:
-            remedy = f"delete it; `evopolicy track source={output}` makes it anew from the records"
+            command = shlex.join(["evopolicy", "track", f"source={output}"])
+            remedy = f"delete it; `{command}` makes it anew from the records"
         yield Finding("MLflow", "warn", f"{place} does not answer: {answer.last_word}", remedy)

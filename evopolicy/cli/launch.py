@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
@@ -24,6 +23,7 @@ from evopolicy.cli.plan import Command, PlannedCell, default_sweep_name, plan_co
 from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_run, print_sweep
 from evopolicy.cli.sweep import output_override, run_single, run_sweep
+from evopolicy.config import written
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Cell, read_sweep, sweep_folder
 
@@ -86,7 +86,7 @@ def _returned(cell: PlannedCell, state: CellState | None) -> CellReturn:
     score = math.nan if state is None or state.score is None or not ended_well else state.score
     return CellReturn(
         overrides=list(cell.overrides),
-        cfg=OmegaConf.create(msgspec.to_builtins(cell.config)),
+        cfg=OmegaConf.create(written(cell.config)),
         status=JobStatus.COMPLETED if ended_well else JobStatus.FAILED,
         task_name="evopolicy",
         score=score,

@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.cli.processes import birth
+from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.ports import Progress
+from evopolicy.kernel.received import read_part
 from evopolicy.kernel.record import load_run
+from evopolicy.kernel.versioned import LIVE_FORMAT, parse_object
 
-LIVE = "live.json"
+LIVE = LIVE_FORMAT.name
 _SECONDS = 0.2
 """Written at most five times a second, and at every change of phase."""
 
@@ -38,8 +40,7 @@ class Live:
     entry: str
     benchmark: str
     seed: int
-    process: str = ""
-    """Which process `pid` is, as `processes.birth`; '' where the system does not say."""
+    schema: int = LIVE_FORMAT.newest
 
 
 class LiveFile:
@@ -48,9 +49,7 @@ class LiveFile:
     def __init__(self, folder: Path, entry: str, benchmark: str, seed: int, units: int) -> None:
         self._path = folder / LIVE
         now = time.time()
-        self._live = Live(
-            "starting", 0, units, 0, None, now, now, os.getpid(), entry, benchmark, seed, birth(os.getpid())
-        )
+        self._live = Live("starting", 0, units, 0, None, now, now, os.getpid(), entry, benchmark, seed)
         self._units = units
         self._spent = 0
         """Units of the Submissions before the current one."""
@@ -111,21 +110,9 @@ class LiveFile:
 
 
 def read_live(folder: Path) -> Live | None:
-    """What the Run in `folder` says of itself; None where it is not running or says nothing readable."""
+    """What the Run in `folder` says of itself; None where it says nothing readable. Whether it runs, its lock tells."""
     try:
-        return msgspec.json.decode((folder / LIVE).read_bytes(), type=Live)
-    except (OSError, msgspec.MsgspecError):
+        value = parse_object(read_part(folder, LIVE, LIVE_FORMAT.bytes))
+        return msgspec.convert(LIVE_FORMAT.upgraded(value, LIVE), Live)
+    except (OSError, ValueError, RecordError, msgspec.ValidationError):
         return None
-
-
-def is_alive(live: Live) -> bool:
-    """Whether the process that wrote it still runs on this machine, and not another one that got its number."""
-    if live.process:
-        return birth(live.pid) == live.process
-    try:
-        os.kill(live.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

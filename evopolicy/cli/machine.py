@@ -204,7 +204,7 @@ def namespaces(root: Path = Path("/")) -> Iterator[Finding]:
     from evopolicy.execution.isolation import APPARMOR, APPARMOR_REMEDY, REFUSED, setting, switched_off
 
     sysctls = root / "proc/sys"
-    answer = ask([sys.executable, "-I", "-c", _USER_NAMESPACE], 20)
+    answer = ask([sys.executable, "-I", "-c", _USER_NAMESPACE], 90.0)
     if answer.code == 0:
         yield Finding("user namespaces", "ok", "can be made")
     else:

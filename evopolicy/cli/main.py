@@ -10,25 +10,29 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from evopolicy.cli.verbs import VERBS, usage_line, verb_help
+from evopolicy.cli.verbs import VERBS, verb_help, verb_line
 
 HELP = """\
-evopolicy measures how well an agent turns limited Feedback into a better executable Policy.
+evopolicy measures how well an agent turns limited Feedback into a better
+executable Policy.
 
-  evopolicy agent=cma_es benchmark=cartpole                 one Run
-  evopolicy -m experiment=quickstart                        a sweep; the same command again goes on with it
-  evopolicy agent=random,cma_es suite=classic seed=0,1,2    lists, ranges, glob(*) and suites make sweeps too
-  evopolicy --dry-run agent=cma_es suite=mujoco             what it would run, spend and reuse
+  evopolicy agent=cma_es benchmark=cartpole        one Run
+  evopolicy -m experiment=quickstart               a sweep; again: it goes on
+  evopolicy agent=random,cma_es suite=classic      lists, glob(*): a sweep too
+  evopolicy --dry-run agent=cma_es suite=mujoco    what it would run and spend
 
-Verbs, in the same key=value syntax (`evopolicy VERB --help` lists a verb's options):
+Verbs, `evopolicy VERB key=value` (`evopolicy VERB --help` lists its options):
 {verbs}
 
-Config groups: agent benchmark suite protocol budget pool selection feedback prompt session prices execution
-tracking launcher experiment. `evopolicy --cfg job agent=cma_es benchmark=cartpole` prints a composed config, every
-key can be overridden (budget.episodes=32), and --config-dir DIR adds your own YAML files.
+Config groups: agent benchmark suite protocol budget pool selection feedback
+prompt session prices execution tracking launcher experiment. Every key can be
+overridden (budget.episodes=32), --config-dir DIR adds your own YAML files, and
+`evopolicy --cfg job agent=cma_es benchmark=cartpole` prints a composed config.
 
-  -m, --multirun    run a sweep             --dry-run    list the cells and what they would spend
-  -h, --help        this text               --version    the version
+  -m, --multirun    run a sweep
+  --dry-run         list the cells and what they would spend
+  -h, --help        this text
+  --version         the version
 """
 
 
@@ -38,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt as interrupt:
-        print(f"\nevopolicy: {interrupt or 'interrupted'}", file=sys.stderr)
+        print(f"\nevopolicy: {str(interrupt) or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,6 +63,13 @@ def _run(arguments: list[str]) -> int:
     if {"-h", "--help"} & {first, arguments[-1] if arguments else first}:
         print(help_text(first), end="")
         return 0
+    from evopolicy.looks import sharing
+
+    with sharing():
+        return _command(first, arguments)
+
+
+def _command(first: str, arguments: list[str]) -> int:
     if first in VERBS:
         module = import_module(f"evopolicy.cli.{VERBS[first].module}")
         code: int = getattr(module, first)(arguments[1:])
@@ -74,13 +85,14 @@ def _run(arguments: list[str]) -> int:
 
 def help_text(word: str = "") -> str:
     """The help screen, or that of the verb `word`."""
-    return verb_help(word) if word in VERBS else HELP.format(verbs="\n".join(map(usage_line, VERBS)))
+    return verb_help(word) if word in VERBS else HELP.format(verbs="\n".join(map(verb_line, VERBS)))
 
 
 def _tell(error: Exception) -> int:
     """Say what went wrong in one sentence; the exit code."""
     from evopolicy.cli.text import clean
     from evopolicy.kernel.errors import EvoPolicyError
+    from evopolicy.kernel.secrets import Masker
 
     text: str | None = str(error)
     code = getattr(error, "exit_code", 2)
@@ -91,7 +103,7 @@ def _tell(error: Exception) -> int:
             raise error
         text = f"a fault inside evopolicy: {type(error).__name__}: {error} (EVOPOLICY_DEBUG=1 shows where)"
         code = 1
-    print(f"evopolicy: {clean(text, 2_000)}", file=sys.stderr)
+    print(f"evopolicy: {clean(Masker.of(os.environ).text(text), 2_000)}", file=sys.stderr)
     return code
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.kernel.record import RECORD
+from evopolicy.kernel.record import RECORD, output_of_run
 from evopolicy.kernel.sweep import SWEEP, sweep_folder
 
 OUTPUT = "outputs"
@@ -20,13 +22,29 @@ def pairs(verb: str, words: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     keys = list(VERBS[verb].options)
     for word in words:
-        key, sign, value = word.partition("=")
-        if not sign:
-            raise ConfigError(f"{verb}: '{word}' is no option; write key=value ({', '.join(keys)})")
+        key, value = pair(verb, word, keys)
         if key not in keys:
             raise ConfigError(f"{verb}: there is no option '{key}'.{did_you_mean(key, keys)}")
-        found[key] = value
+        found[key] = unquoted(value)
     return found
+
+
+def pair(verb: str, word: str, keys: Iterable[str] = ()) -> tuple[str, str]:
+    """The key and the value of `word`, as it was typed. Raises ConfigError for one that is no pair."""
+    key, sign, value = word.partition("=")
+    if not sign:
+        known = f" ({', '.join(keys)})" if keys else ""
+        raise ConfigError(f"{verb}: '{word}' is no option; write key=value{known}")
+    return key, value
+
+
+def unquoted(value: str) -> str:
+    """A text without the quotes that Hydra's overrides may have around it: `'a b'`, `"it's"`, `'it\\'s'`."""
+    quote = value[:1]
+    inner = value[1:-1]
+    if quote not in ("'", '"') or len(value) < 2 or value[-1] != quote or re.search(rf"(?<!\\){quote}", inner):
+        return value
+    return inner.replace(f"\\{quote}", quote)
 
 
 def truth(key: str, text: str) -> bool:
@@ -63,9 +81,9 @@ def sweep_of(output: Path, name: str) -> Path:
 
 def output_above(source: Path) -> Path:
     """The output folder a Run's or sweep's folder lies in; `source` itself where it is neither."""
-    source = source.absolute()
+    source = Path(os.path.abspath(source))  # noqa: PTH100 - without `..`, but with links as they are named
     if (source / SWEEP).is_file():
         return source.parents[1]
     if (source / RECORD).is_file():
-        return source.parents[3]
+        return output_of_run(source)
     return source

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evopolicy import build
+from evopolicy import cells
 from evopolicy.cli.axes import swept_axes
 from evopolicy.cli.schema import CommandConfig
 from evopolicy.config import RunConfig, config_from
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, EvoPolicyError
 from evopolicy.kernel.record import RECORD, load_run
+from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.values import digest
 
 _COMMAND_KEYS = ("sweep", "dry_run", "launcher")
@@ -29,7 +30,7 @@ class PlannedCell:
 
     overrides: tuple[str, ...]
     config: RunConfig
-    plan: build.CellPlan
+    plan: cells.CellPlan
     finished: bool
     """Its Run ended before this command."""
 
@@ -77,7 +78,8 @@ def plan_command(
     composed = _each(overrides, explain, lambda n: compose(overrides[n]))
     options = _options(composed)
     axes = swept_axes(overrides, composed) if len(composed) > 1 else [dict(config["axes"]) for config in composed]
-    cells = _each(overrides, explain, lambda n: _plan_cell(overrides[n], {**composed[n], "axes": axes[n]}))
+    provided = any(_is_provided(config["agent"]) for config in composed)
+    cells = _each(overrides, explain, lambda n: _plan_cell(overrides[n], {**composed[n], "axes": axes[n]}, provided))
     _check_distinct(cells)
     return Command(tuple(cells), options, Path(composed[0]["output"]))
 
@@ -107,10 +109,26 @@ def _stop_at(failed: Sequence[str]) -> None:
         raise ConfigError(failed[0] + rest)
 
 
-def _plan_cell(overrides: Sequence[str], value: Mapping[str, Any]) -> PlannedCell:
+def _is_provided(agent: Mapping[str, Any]) -> bool:
+    try:
+        return cells.is_provided(agent)
+    except EvoPolicyError:
+        return False  # its own cell tells why
+
+
+def _plan_cell(overrides: Sequence[str], value: Mapping[str, Any], provided: bool) -> PlannedCell:
+    """`provided`: an agent of the command is asked through a provider. All its agents then meet the same Episodes."""
     config = config_from({key: inner for key, inner in value.items() if key not in _COMMAND_KEYS})
-    plan = build.cell_plan(config)
-    return PlannedCell(tuple(overrides), config, plan, is_finished(plan.folder, plan.result_key))
+    config = cells.settled(config, provided=provided)
+    plan = cells.cell_plan(config)
+    shown = tuple(mask_override(override) for override in overrides)
+    return PlannedCell(shown, config, plan, is_finished(plan.folder, plan.result_key))
+
+
+def mask_override(override: str) -> str:
+    """A word of the command line as it may be written down."""
+    key, sign, value = override.partition("=")
+    return f"{key}{sign}{mask_uri(value)}"
 
 
 def is_finished(folder: Path, result_key: str) -> bool:
@@ -151,5 +169,8 @@ def _check_distinct(cells: Sequence[PlannedCell]) -> None:
 
 def default_sweep_name(overrides: Sequence[Sequence[str]]) -> str:
     """The same for the same cells, whatever their order and however they are run."""
-    cells = [sorted(o for o in cell if not o.startswith(("dry_run=", "launcher", "output="))) for cell in overrides]
+    cells = [
+        sorted(o for o in cell if not o.startswith(("dry_run=", "launcher", "output=", "tracking.uri=")))
+        for cell in overrides
+    ]
     return "sweep-" + digest("evopolicy/sweep/1", sorted(cells))[:8]

@@ -100,11 +100,12 @@ def _omegaconf(error: OmegaConfBaseException, where: str, override: str = "") ->
     return where + _wrong_type(key, _first_line(error), override)
 
 
-_NEEDED = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+_NEEDED = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false"}
 
 
 def _wrong_type(key: str, text: str, override: str) -> str:
     match = re.match(r"Value '(.*)' of type '\w+' could not be converted to (\w+)", text)
+    match = match or re.match(r"Value '(.*)' is not a valid (bool) \(", text)
     if match:
         return f"{key}: {_NEEDED.get(match[2], match[2])} is needed, found '{match[1]}'"
     if text.endswith("is not Optional"):

@@ -20,7 +20,14 @@ _FOREIGN = ("MLFLOW_RUN_ID", "HYDRA_FULL_ERROR")
 class Child:
     """A started process. Its standard input is a pipe that ends when this process does, however that happens."""
 
-    def __init__(self, argv: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """`descriptors` of ours are the child's too, under the same numbers."""
         inherited = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
         with log.open("ab") as file:
             self._process = subprocess.Popen(
@@ -29,6 +36,7 @@ class Child:
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
+                pass_fds=descriptors,
                 env={**inherited, **(environment or {})},
             )
 
@@ -87,20 +95,6 @@ def become_reaper(wanted: bool = True) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
-def birth(pid: int) -> str:
-    """What tells the process `pid` from any other that has its number, earlier, later or after a restart.
-
-    '' where there is none, where it has ended and only waits to be reaped, and where there is no /proc.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-    state, started = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot} {started}"
-
-
 def descendants(pid: int) -> list[int]:
     """Every process that `pid` started, directly or not, and that is not reaped. Empty where there is no /proc."""
     children = _family()
@@ -149,14 +143,13 @@ class Reaper:
         become_reaper(False)
 
     def kill_orphans(self, running: Sequence[int]) -> None:
-        """Kill and reap processes that an ended cell has left to us."""
-        for orphan in _children(os.getpid()):
-            if orphan not in self._bystanders and orphan not in running:
+        """Kill and reap processes that an ended cell has left to us, and what those leave, until none is."""
+        spared = self._bystanders.union(running)
+        while orphans := [child for child in _children(os.getpid()) if child not in spared]:
+            for orphan in orphans:
                 kill_tree(orphan)
-                try:
+                with suppress(ChildProcessError):
                     os.waitpid(orphan, 0)
-                except ChildProcessError:
-                    pass
 
 
 def end_with_parent(grace_seconds: float = 20.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,20 +13,25 @@ from typing import Any, cast
 from evopolicy import regrade as regrading
 from evopolicy.analysis import find_runs
 from evopolicy.analysis.load import Found
-from evopolicy.build import run_folder
-from evopolicy.cli.options import OUTPUT, listed
+from evopolicy.cells import run_folder
+from evopolicy.cli.options import OUTPUT, listed, pair, truth, unquoted
 from evopolicy.cli.sources import sources, tell_left_out, tell_unreadable
 from evopolicy.cli.summary import print_table_or_why
 from evopolicy.cli.text import clean, number, plural
 from evopolicy.cli.verbs import VERBS
+from evopolicy.consent import TRUST
 from evopolicy.kernel.benchmark import PrivateSplit
+from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, RecordError, did_you_mean
+from evopolicy.kernel.owner import Ownership
+from evopolicy.kernel.received import read_part
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.values import digest
+from evopolicy.kernel.versioned import REGRADE_FORMAT, SCHEMA_KEY, parse
 
 _OWN = tuple(VERBS["regrade"].options)
 _WHAT = "the regrade"
-ASKED = "asked.json"
+ASKED = REGRADE_FORMAT.name
 FOLDER = "regrades"
 """Under the output folder."""
 
@@ -42,27 +48,29 @@ def regrade(words: Sequence[str]) -> int:
     RecordError where the source holds no Run that can be graded, TrackingError as `sources` does.
     """
     options, changes = _read(words)
+    trusted = truth(TRUST, options.get(TRUST, "false"))
     for rule in _rules(changes):
         regrading.check_changes({**changes, "selection": rule} if rule else changes)
     splits = _splits(options.get("splits", ",".join(regrading.SPLITS)))
-    found = find_runs(*sources(options, "regrade"))
+    found = find_runs(*sources(options, "regrade"), compared="every")
     output = Path(options.get("output", OUTPUT))
     name = options.get("name") or digest("evopolicy/regrade-name/1", [changes, list(splits)])[:8]
     runs = _gradable(found)
     if not runs:
         tell_unreadable(found, _WHAT)
         raise RecordError("regrade: the source holds no Run that can be graded again")
-    earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
-    _refuse_other(output / FOLDER / name, changes, splits)
-    measured = regrading.Measured.of(runs + earlier)
-    again = partial(_again, root=output / FOLDER / name, output=output, splits=splits, measured=measured)
-    jobs = [(run, rule) for run in runs for rule in _rules(changes)]
-    done = _grade(jobs, changes, again)
+    with Ownership(output / FOLDER / name):
+        earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
+        _refuse_other(output / FOLDER / name, changes, splits)
+        measured = regrading.Measured.of(runs + earlier, trusted=trusted)
+        again = partial(_again, root=output / FOLDER / name, output=output, splits=splits, measured=measured)
+        jobs = [(run, rule) for run in runs for rule in _rules(changes)]
+        done = _grade(jobs, changes, again)
     print(f"\n{plural(done, 'Run')} regraded in {output / FOLDER / name}\n")
     code = 0
     if done:
         code = print_table_or_why(output / FOLDER / name)
-        print(f"\nThis table: evopolicy table source={output / FOLDER / name}")
+        print(f"\nThis table: evopolicy table source={shlex.quote(str(output / FOLDER / name))}")
     return max(code, tell_unreadable(found, _WHAT), int(done < len(jobs)))
 
 
@@ -89,7 +97,7 @@ def _grade(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: C
         asked, axes = ({**changes, "selection": rule}, {"selection": rule}) if rule else (changes, {})
         try:
             graded = again(run, asked, axes)
-        except EvoPolicyError as error:
+        except (EvoPolicyError, OSError) as error:
             print(f"{title}: {clean(str(error), 500)}", flush=True)
             continue
         done += 1
@@ -99,12 +107,24 @@ def _grade(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: C
 
 def _refuse_other(folder: Path, changes: Mapping[str, Any], splits: Sequence[str]) -> None:
     """One name, one way of grading: two pools in one folder could not be compared."""
-    asked = json.dumps([changes, list(splits)], sort_keys=True)
-    note = folder / ASKED
-    if note.exists() and note.read_text() != asked:
+    asked = json.loads(json.dumps({"changes": changes, "splits": list(splits)}))
+    if (before := _asked(folder)) is not None and {key: before.get(key) for key in asked} != asked:
         raise ConfigError(f"name: '{folder.name}' holds a regrade by other settings; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
-    note.write_text(asked)
+    write_durably(folder / ASKED, json.dumps({SCHEMA_KEY: REGRADE_FORMAT.newest, **asked}, sort_keys=True).encode())
+
+
+def _asked(folder: Path) -> dict[str, Any] | None:
+    """What the regrade in `folder` was asked for; None where there is none."""
+    try:
+        value = parse(read_part(folder, ASKED, REGRADE_FORMAT.bytes))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RecordError(f"{folder / ASKED}: cannot be read ({error}); choose another name") from None
+    if isinstance(value, list) and len(value) == 2:  # of before there were versions
+        return {"changes": value[0], "splits": value[1]}
+    return REGRADE_FORMAT.upgraded(value if isinstance(value, dict) else {SCHEMA_KEY: None}, str(folder / ASKED))
 
 
 def _rules(changes: Mapping[str, Any]) -> list[str]:
@@ -126,9 +146,9 @@ def _again(
     measured: regrading.Measured,
 ) -> Run:
     """The regrade of `run`; its Episodes are added to those that need not be run again."""
-    config = regrading.regraded_config(run, changes)
+    config = regrading.regraded_config(run, changes, trusted=measured.trusted)
     config = replace(config, output=str(output), axes={**run.record.axes, **axes})
-    record = regrading.regraded_record(run, config, splits)
+    record = regrading.regraded_record(run, config, splits, trusted=measured.trusted)
     place = run_folder(config, record).relative_to(output / "runs")
     folder = root / place.with_name(f"s{record.seed}-{record.result_key[:8]}")
     graded = regrading.regrade_run(run, config, folder, splits=splits, measured=measured)
@@ -166,12 +186,10 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
     options: dict[str, str] = {}
     changes: dict[str, Any] = {}
     for word in words:
-        key, sign, value = word.partition("=")
-        if not sign:
-            raise ConfigError(f"regrade: '{word}' is no option; write key=value")
+        key, value = pair("regrade", word)
         group, _, name = key.partition(".")
         if key in _OWN:
-            options[key] = value
+            options[key] = unquoted(value)
         elif group not in regrading.GROUPS:
             raise ConfigError(f"regrade: there is no option '{key}'.{did_you_mean(key, [*_OWN, *regrading.GROUPS])}")
         elif name:
@@ -180,5 +198,5 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
                 raise ConfigError(f"regrade: {group} is set as a whole and by its keys; set it one way")
             changes[group] = {**before, name: yaml.safe_load(value)}
         else:
-            changes[group] = value
+            changes[group] = unquoted(value)
     return options, changes

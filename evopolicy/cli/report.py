@@ -10,6 +10,7 @@ from evopolicy.cli.options import OUTPUT, TRACKING, listed, output_above, pairs,
 from evopolicy.cli.sources import is_mlflow, sources, tell_unreadable
 from evopolicy.cli.target import check_target, write_target
 from evopolicy.cli.text import plural
+from evopolicy.cli.tracking import known_store
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.record import RECORD
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep
@@ -30,7 +31,7 @@ def report(words: Sequence[str]) -> int:
     log = truth("log", options.get("log", "false"))
     folders = sources(options, "report")
     target = _target(options, folders)
-    found = find_runs(*folders)
+    found = find_runs(*folders, compared="every")
     sweep = _sweep(folders)
     if log and sweep is None and len(found) != 1:
         raise ConfigError("log: a report of several Runs is of no one MLflow run; name a Run or one sweep")
@@ -46,7 +47,10 @@ def report(words: Sequence[str]) -> int:
 def _target(options: Mapping[str, str], folders: Sequence[Path]) -> Path:
     """Where the page goes. Raises ConfigError, before anything is read, for no HTML file and what cannot be written."""
     if "to" not in options:
-        return check_target(folders[0] / NAME if len(folders) == 1 and folders[0].is_dir() else Path(NAME))
+        target = folders[0] / NAME if len(folders) == 1 and folders[0].is_dir() else Path(NAME)
+        if target.is_symlink():  # nobody has named it: whoever sent the folder may have
+            raise ConfigError(f"to: '{target}' is a link; name the file that is meant, to=FILE")
+        return check_target(target)
     target = Path(options["to"])
     if target.is_dir():
         return check_target(target / NAME)
@@ -79,7 +83,7 @@ def _log(options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | 
     from evopolicy.tracking.store import Tracking, connect
 
     named = {key.partition(".")[2]: value for key, value in options.items() if key in TRACKING}
-    tracking = Tracking.from_mapping({**(sweep.tracking if sweep else {}), **named})
+    tracking = Tracking.from_mapping({**(known_store(sweep, options) if sweep else {}), **named})
     if "output" in options or is_mlflow(options.get("source", "")):
         output = Path(options.get("output", OUTPUT))
     else:

@@ -15,10 +15,14 @@ from types import FrameType
 
 import msgspec
 
+from evopolicy import looks
 from evopolicy.cli.board import Board
 from evopolicy.cli.cell import CellOutcome, Job, read_outcome
 from evopolicy.cli.live import LIVE, read_live
 from evopolicy.cli.processes import Child, Reaper
+from evopolicy.kernel.durable import write_durably
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.owner import Ownership
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 15.0
@@ -34,6 +38,8 @@ class Task:
     file: Path
     """Where the job is written for it."""
     log: Path
+    keeps_job: bool = True
+    """Whether the job stays when the cell has ended: a sweep's is what `resume` goes on from."""
 
     @property
     def outcome(self) -> Path:
@@ -55,6 +61,8 @@ class Shares:
 class _Running:
     number: int
     child: Child
+    owner: Ownership
+    """Of the Run's folder; the child has it as well."""
 
 
 def cell_command(job: Path) -> list[str]:
@@ -111,16 +119,30 @@ class Scheduler:
 
     def _start_cell(self, number: int, at_once: int) -> None:
         task, cell = self._tasks[number], self._board.cells[number]
+        try:
+            owner = Ownership(cell.folder)
+        except RecordError as error:
+            cell.status, cell.error, cell.ended = "failed", str(error), time.monotonic()
+            self._changed()
+            return
+        try:
+            child = self._started(task, at_once, owner)
+        except BaseException:
+            owner.close()
+            raise
+        self._attempts[number] += 1
+        self._running.append(_Running(number, child, owner))
+        cell.status, cell.error, cell.started, cell.ended, cell.live = "running", "", time.monotonic(), None, None
+        self._changed()
+
+    def _started(self, task: Task, at_once: int, owner: Ownership) -> Child:
+        (Path(task.job.folder) / LIVE).unlink(missing_ok=True)  # of a process that was killed
         # Workers that the config names stay as they are; else the cores are shared among the cells that run.
         own = task.job.config["execution"]["workers"]
         job = task.job if own else replace(task.job, workers=max(1, self._shares.cores // at_once))
-        task.file.parent.mkdir(parents=True, exist_ok=True)
         task.outcome.unlink(missing_ok=True)
-        task.file.write_bytes(msgspec.json.encode(job))
-        self._attempts[number] += 1
-        self._running.append(_Running(number, Child(self._command(task.file), task.log)))
-        cell.status, cell.error, cell.started, cell.ended, cell.live = "running", "", time.monotonic(), None, None
-        self._changed()
+        write_durably(task.file, msgspec.json.encode(job))
+        return Child([*self._command(task.file), str(owner.fd)], task.log, looks.shared(), [owner.fd])
 
     def _look(self) -> None:
         for running in list(self._running):
@@ -134,6 +156,7 @@ class Scheduler:
             running.child.close()
             self._reaper.kill_orphans([*self.bystanders, *(other.child.pid for other in self._running)])
             self._settle(running.number, code)
+            running.owner.close()
 
     def _settle(self, number: int, code: int) -> None:
         task, cell = self._tasks[number], self._board.cells[number]
@@ -166,8 +189,10 @@ class Scheduler:
             cell.status, cell.ended, cell.live = "pending", time.monotonic(), None
             (cell.folder / LIVE).unlink(missing_ok=True)
             _clean(self._tasks[running.number], keep_log=False)
-        self._running.clear()
         self._reaper.kill_orphans(self.bystanders)
+        for running in self._running:
+            running.owner.close()
+        self._running.clear()
         self._changed()
 
 
@@ -186,6 +211,8 @@ def _with_log(error: str, log: Path) -> str:
 
 def _clean(task: Task, *, keep_log: bool) -> None:
     task.outcome.unlink(missing_ok=True)
+    if not task.keeps_job:
+        task.file.unlink(missing_ok=True)
     if not keep_log or not task.log.stat().st_size:
         task.log.unlink(missing_ok=True)
 
@@ -207,7 +234,8 @@ def terminate_as_interrupt() -> Iterator[None]:
     earlier = {}
     with suppress(ValueError):
         for number in (signal.SIGTERM, signal.SIGHUP):
-            earlier[number] = signal.signal(number, interrupt)
+            if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:  # `nohup` asked to live on
+                earlier[number] = signal.signal(number, interrupt)
     try:
         yield
     finally:

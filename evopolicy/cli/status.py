@@ -9,10 +9,13 @@ from pathlib import Path
 
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.display import render, summary_line
-from evopolicy.cli.live import LIVE, Live, is_alive, read_live
+from evopolicy.cli.live import LIVE, Live, read_live
 from evopolicy.cli.options import output_of, pairs, sweep_of
 from evopolicy.cli.text import clean, number
-from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.owner import is_owned
+from evopolicy.kernel.received import is_inside
+from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, run_of
 
 
 def status(words: Sequence[str]) -> int:
@@ -23,14 +26,24 @@ def status(words: Sequence[str]) -> int:
         _show(_sweep_board(output, read_sweep(sweep_of(output, options["sweep"]))))
         return 0
     board = Board(running_cells(output))
+    sweeps = sorted(output.glob(f"sweeps/*/{SWEEP}"))
+    going_on = {path for path in sweeps if is_owned(path.parent)}
     if board.cells:
         _show(board)
+    elif going_on:
+        print("no Run is going on at this moment; a sweep's command is between two of them")
     else:
         print("nothing is running")
-    for path in sorted(output.glob(f"sweeps/*/{SWEEP}")):
-        sweep = _sweep_board(output, read_sweep(path.parent))
-        print(f"sweep {sweep.name}: {_counts(sweep)}")
-    return 0
+    code = 0
+    for path in sweeps:
+        try:
+            sweep = _sweep_board(output, read_sweep(path.parent))
+        except RecordError as error:
+            print(clean(str(error), 500), file=sys.stderr)
+            code = 1
+            continue
+        print(f"sweep {clean(sweep.name)}: {_counts(sweep)}" + (", its command is at work" if path in going_on else ""))
+    return code
 
 
 def _show(board: Board) -> None:
@@ -52,11 +65,11 @@ def _counts(board: Board) -> str:
 
 
 def running_cells(output: Path) -> list[CellState]:
-    """Every Run under `output` whose process lives."""
+    """Every Run under `output` that a command works on."""
     found = []
     for path in sorted(output.glob(f"runs/*/*/*/{LIVE}")):
-        live = read_live(path.parent)
-        if live and is_alive(live):
+        live = read_live(path.parent) if is_inside(output, path.parent) else None
+        if live and is_owned(path.parent):
             found.append(_running(path.parent, live))
     return found
 
@@ -67,12 +80,16 @@ def _running(folder: Path, live: Live) -> CellState:
 
 
 def _sweep_board(output: Path, sweep: Sweep) -> Board:
-    """The sweep as its files say; a cell counts as running only while its process lives."""
+    """The sweep as its files say; a cell counts as running only while a command works on its Run."""
     cells = []
     for cell in sweep.cells:
-        folder = output / cell.run
+        try:
+            folder = run_of(output, cell)
+        except RecordError as error:
+            cells.append(CellState(cell.entry, cell.benchmark, cell.seed, output, "failed", str(error)))
+            continue
         live = read_live(folder)
-        if live and is_alive(live):
+        if live and is_owned(folder):
             cells.append(_running(folder, live))
             continue
         stale = cell.status == "running"
@@ -85,11 +102,12 @@ def _sweep_board(output: Path, sweep: Sweep) -> Board:
 
 
 def _score(folder: Path, result_key: str) -> float | None:
-    from evopolicy.kernel.errors import RecordError
+    from evopolicy.kernel.agreement import heldout_contradiction
     from evopolicy.kernel.record import load_run
 
     try:
-        measured = load_run(folder).under(result_key).result.assessment
+        run = load_run(folder)
+        measured = run.under(result_key).result.assessment
+        return measured.mean if measured and not heldout_contradiction(run, result_key) else None
     except RecordError:
         return None
-    return measured.mean if measured else None

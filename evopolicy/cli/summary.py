@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evopolicy.cli.board import Board
 from evopolicy.cli.sources import tell_unreadable
-from evopolicy.cli.text import clean, duration, number, plural, show
+from evopolicy.cli.target import write_target
+from evopolicy.cli.text import clean, duration, number, plural, show, text_width
 from evopolicy.kernel.attendance import is_unexplained
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.state import RunState, add_usage
 from evopolicy.kernel.sweep import sweep_folder
+
+if TYPE_CHECKING:
+    from evopolicy.analysis import RankTable
+    from evopolicy.analysis.table_config import Format
 
 _LISTED = 20
 
@@ -46,20 +51,38 @@ def _states(board: Board) -> Iterator[RunState]:
             yield load_run(cell.folder).state
 
 
-def print_table(*sources: Path, allow: Sequence[str] = ()) -> int:
+def print_table(
+    *sources: Path, allow: Sequence[str] = (), form: Format = "terminal", target: Path | None = None
+) -> int:
     """The rank table of every Run in `sources`, and below it what they reproduce of the paper's random row.
 
-    Returns the exit code: 1 where a record in them cannot be read, each named on standard error.
+    In another format, or where it goes into the file `target`, it is the table alone. Returns the exit code: 1 where a
+    record in them cannot be read, each named on standard error.
     Raises RecordError where there is nothing to read or what there is cannot be compared.
     """
     from evopolicy.analysis import find_runs, random_row, rank_table, render_random_row, render_rich, render_text
 
     found = find_runs(*sources)
     table = rank_table(found, allow=allow)
+    if target is not None or form != "terminal":
+        _write_table(table, form, target)
+        return tell_unreadable(found, "the table")
     show(lambda: render_rich(table), lambda columns: render_text(table, columns))
     if reproduced := render_random_row(random_row(found)):
         print(f"\n{reproduced}", end="")
     return tell_unreadable(found, "the table")
+
+
+def _write_table(table: RankTable, form: Format, target: Path | None) -> None:
+    from evopolicy import analysis
+
+    drawn = {"csv": analysis.render_csv, "markdown": analysis.render_markdown, "html": analysis.render_html}
+    text = drawn[form](table) if form in drawn else analysis.render_text(table, text_width())
+    if target is None:
+        print(text, end="")
+        return
+    write_target(target, text)
+    print(f"Written: {target}")
 
 
 def print_table_or_why(source: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -15,13 +14,19 @@ from evopolicy.build import cores
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.cell import Job
 from evopolicy.cli.display import show
-from evopolicy.cli.follow import Follower, tracking_mapping
+from evopolicy.cli.follow import Follower, tracking_mapping, written_tracking
 from evopolicy.cli.plan import Command, PlannedCell
 from evopolicy.cli.scheduler import Scheduler, Shares, Task, terminate_as_interrupt
 from evopolicy.cli.schema import LauncherConfig
 from evopolicy.cli.text import are, clean, plural
+from evopolicy.config import written
+from evopolicy.consent import words_needed
+from evopolicy.execution.isolation import STRENGTH
+from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import ConfigError, ExecutionError, RecordError
-from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.owner import Owned, Ownership
+from evopolicy.kernel.record import Run, load_run, read_record
+from evopolicy.kernel.seal import seal
 from evopolicy.kernel.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
 
 _LISTED = 20
@@ -48,19 +53,22 @@ def run_sweep(command: Command, name: str, earlier: Sequence[Cell] = ()) -> tupl
     folder = sweep_folder(command.output, name)
     with _only_command(folder, name):
         board = Board([_state(cell) for cell in command.cells], name)
-        tasks = [_task(cell, folder / JOBS, n + len(earlier)) for n, cell in enumerate(command.cells)]
+        tasks = [_task(cell, folder / JOBS, f"{n:04d}") for n, cell in enumerate(command.cells, len(earlier) + 1)]
         _write_jobs(tasks)
         tracking = tracking_mapping(command.cells[0].config.tracking)
         created = _created(folder)
 
         def changed() -> None:
             cells = (*earlier, *(_cell(c, s) for c, s in zip(command.cells, board.cells, strict=True)))
-            write_sweep(command.output, Sweep(SCHEMA, name, created, cells, command.suite, tracking))
+            store = written_tracking(tracking)
+            write_sweep(command.output, Sweep(SCHEMA, name, created, cells, command.suite, store, seal(store)))
 
         changed()
         _say_reused(board)
+        _say_weaker(command.cells)
         follower = Follower(command.output, tracking, folder / "tracker.log", sweep=name)
-        go_on = f"the same command, or: evopolicy resume sweep={name}{output_override(command.output)}"
+        words = f"{output_override(command.output)}{_consent(command)}"
+        go_on = f"the same command, or: evopolicy resume sweep={name}{words}"
         _run(board, Scheduler(board, tasks, shares(command), changed), follower, go_on)
     return board, follower
 
@@ -73,14 +81,16 @@ def run_single(command: Command) -> tuple[Run, Follower | None]:
     (cell,) = command.cells
     if cell.finished:
         print(f"This Run is finished already: {cell.plan.folder}")
+        _say_weaker([cell])
         return load_run(cell.plan.folder), None
-    place = cell.plan.folder / "host"
+    # What the command needs lies beside the Run's folder, which is set aside where it is run again.
+    place, stem = cell.plan.folder.parent, f".{cell.plan.folder.name}"
     tracking = tracking_mapping(cell.config.tracking)
-    follower = Follower(command.output, tracking, place / "tracker.log", run=str(cell.plan.folder))
+    follower = Follower(command.output, tracking, place / f"{stem}.tracker.log", run=str(cell.plan.folder))
     board = Board([_state(cell)])
-    scheduler = Scheduler(board, [_task(cell, place, 0)], shares(command))
-    _run(board, scheduler, follower, f"the same command, or: evopolicy resume source={cell.plan.folder}")
-    _remove_empty(place)
+    scheduler = Scheduler(board, [_task(cell, place, stem, keeps_job=False)], shares(command))
+    go_on = f"the same command, or: evopolicy resume source={shlex.quote(str(cell.plan.folder))}{_consent(command)}"
+    _run(board, scheduler, follower, go_on)
     state = board.cells[0]
     if state.status == "failed" and state.score is None:
         follower.stop()
@@ -136,13 +146,22 @@ def _cell(cell: PlannedCell, state: CellState) -> Cell:
     )
 
 
-def _task(cell: PlannedCell, place: Path, number: int) -> Task:
+def _task(cell: PlannedCell, place: Path, stem: str, *, keeps_job: bool = True) -> Task:
     plan = cell.plan
-    stem = f"{number + 1:04d}"
     outcome = str(place / f"{stem}.outcome.json")
-    config = msgspec.to_builtins(cell.config)
-    job = Job(config, str(plan.folder), plan.entry, plan.benchmark, plan.seed, None, outcome, cell.overrides)
-    return Task(job, place / f"{stem}.json", place / f"{stem}.log")
+    config = written(cell.config)
+    job = Job(
+        config,
+        str(plan.folder),
+        plan.entry,
+        plan.benchmark,
+        plan.seed,
+        None,
+        outcome,
+        cell.overrides,
+        seal=seal(config),
+    )
+    return Task(job, place / f"{stem}.json", place / f"{stem}.log", keeps_job)
 
 
 def _write_jobs(tasks: Sequence[Task]) -> None:
@@ -152,7 +171,7 @@ def _write_jobs(tasks: Sequence[Task]) -> None:
         if old.name >= tasks[0].file.name:
             old.unlink()
     for task in tasks:
-        task.file.write_bytes(msgspec.json.encode(task.job))
+        write_durably(task.file, msgspec.json.encode(task.job))
 
 
 def _created(folder: Path) -> float:
@@ -172,30 +191,53 @@ def _say_reused(board: Board) -> None:
             print(f"  and {len(reused) - _LISTED} more")
 
 
+def _say_weaker(cells: Sequence[PlannedCell]) -> None:
+    """Name the Runs that are reused and were held by less than this command asks for: the level is no part of a key."""
+    weaker: dict[tuple[str, str], list[PlannedCell]] = {}
+    for cell in cells:
+        if cell.finished and _strength(had := read_record(cell.plan.folder).isolation) < _strength(cell.plan.isolation):
+            weaker.setdefault((had, cell.plan.isolation), []).append(cell)
+    for (had, now), found in weaker.items():
+        of_one, names = len(found) == 1, ", ".join(str(cell.plan.folder) for cell in found[:_LISTED])
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        print(
+            f"{plural(len(found), 'reused Run')} ran at isolation '{had}', and this command asks for '{now}': "
+            f"{'its result stands as it is' if of_one else 'their results stand as they are'}. To run"
+            f" {'it' if of_one else 'them'} at '{now}', move {clean(names, 2_000)}{more} away, or choose output=FOLDER"
+        )
+
+
+def _strength(level: str) -> int:
+    return STRENGTH.get(level, 0)
+
+
+def _consent(command: Command) -> str:
+    """The words by which a later command agrees to what this one agreed to."""
+    words: dict[str, str] = {}
+    for cell in command.cells:
+        words.update(words_needed(cell.config))
+    return "".join(f" {key}={value}" for key, value in words.items())
+
+
 def output_override(output: Path) -> str:
     """The output override a later command needs; '' for the default folder."""
     return "" if str(output) == "outputs" else f" output={shlex.quote(str(output))}"
-
-
-def _remove_empty(folder: Path) -> None:
-    (folder / "0001.json").unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 @contextmanager
 def _only_command(folder: Path, name: str) -> Iterator[None]:
     """Be the one command that runs this sweep."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("ab")
-    except OSError as error:
-        raise ConfigError(f"output: '{folder}' cannot be written ({error.strerror}); choose another folder") from None
-    with file:
+        owner = Ownership(folder)
+    except Owned as error:
+        raise ConfigError(
+            f"sweep: another command is running the sweep '{name}' ({error.owner}); wait for it, or choose another name"
+        ) from None
+    with owner:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
             raise ConfigError(
-                f"sweep: another command is running the sweep '{name}'; wait for it, or choose another name"
+                f"output: '{folder}' cannot be written ({error.strerror}); choose another folder"
             ) from None
         yield

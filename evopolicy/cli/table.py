@@ -14,7 +14,7 @@ from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.cli.summary import print_table
 from evopolicy.cli.target import check_target, write_target
 from evopolicy.cli.text import clean, show, text_width
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from evopolicy.analysis.sheet import Sheet
@@ -33,8 +33,9 @@ ENDINGS: Mapping[str, Format] = {
 def table(words: Sequence[str]) -> int:
     """`name=` a table of `conf/table/` or a YAML file, `sweep=`, `source=`, `to=FILE` and any key of its config.
 
-    Without a name: the rank table of `sweep=NAME`, or of `source=` one or more folders, comma separated; `allow=` names
-    the conditions that may differ. Exit code 1 where a record cannot be read; the table is of the others.
+    Without a name: the rank table of `sweep=NAME`, or of `source=` one or more folders, comma separated, with `to=FILE`
+    and `format=` too; `allow=` names the conditions that may differ. Exit code 1 where a record cannot be read; the
+    table is of the others.
 
     Raises ConfigError for an option or a value there is not and for a file that cannot be written, RecordError where
     there is nothing to compare, cells are missing or conditions differ, TrackingError as `sources` does.
@@ -44,13 +45,26 @@ def table(words: Sequence[str]) -> int:
     if "name" in options:
         return _named_table(options)
     for key in options:
-        if key not in (*SOURCES, "allow"):
+        if key not in (*SOURCES, "allow", "to", "format"):
             raise ConfigError(f"table: '{key}' belongs to a table with a name; add name=paper/rank, or another")
     if not {"sweep", "source"} & set(options):
         raise ConfigError(
             "table: name what to compare, sweep=NAME or source=FOLDER; name=paper/core16 prints what is published"
         )
-    return print_table(*sources(options), allow=listed(options.get("allow", "")))
+    target = check_target(options["to"]) if "to" in options else None
+    form = _plain_format(options, target)
+    return print_table(*sources(options), allow=listed(options.get("allow", "")), form=form, target=target)
+
+
+def _plain_format(options: Mapping[str, str], target: Path | None) -> Format:
+    """The format asked for, or that of the file's ending. Raises ConfigError for one a plain rank table has not."""
+    ending = ENDINGS.get(target.suffix.lower()) if target is not None else None
+    form = options.get("format", ending or "terminal")
+    known = [one for one in ENDINGS.values() if one != "latex"]
+    if form not in known:
+        hint = " Add name=paper/rank for a table in LaTeX." if form == "latex" else did_you_mean(form, known)
+        raise ConfigError(f"format: '{form}' is none of {', '.join(known)}.{hint}")
+    return form
 
 
 # --- tables from configs -----------------------------------------------------------------------------------------

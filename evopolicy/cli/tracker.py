@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,9 +76,11 @@ def _wait_for_end(over: threading.Event) -> None:
 def _follow(order: Order, over: threading.Event) -> Report:
     from evopolicy.analysis import entry_ranks
     from evopolicy.tracking.follow import follow_sweep
+    from evopolicy.tracking.store import Tracking
 
     if order.sweep:
-        return follow_sweep(Path(order.output), order.sweep, entry_ranks, stop=over.is_set)
+        where = Tracking.from_mapping(order.tracking)
+        return follow_sweep(Path(order.output), order.sweep, entry_ranks, where, stop=over.is_set)
     return follow_run(Path(order.run), Path(order.output), order.tracking, over.is_set)
 
 
@@ -86,9 +88,9 @@ def follow_run(folder: Path, output: Path, tracking: Mapping[str, str], stop: Ca
     """Log a single Run while it goes on, and once more at its end."""
     from evopolicy.analysis import entry_ranks
     from evopolicy.kernel.record import RECORD
+    from evopolicy.tracking.cells import CellTracker
     from evopolicy.tracking.follow import track
     from evopolicy.tracking.store import Tracking
-    from evopolicy.tracking.tracker import CellTracker
 
     where = Tracking.from_mapping(tracking)
     tracker = CellTracker(output, where)
@@ -96,7 +98,8 @@ def follow_run(folder: Path, output: Path, tracking: Mapping[str, str], stop: Ca
         if (folder / RECORD).exists():
             tracker.step(folder)
         time.sleep(_POLL_SECONDS)
-    return track(folder, output, where, entry_ranks)
+    report = track(folder, output, where, entry_ranks, rebuild=False)
+    return replace(report, left_out=tuple(dict.fromkeys((*tracker.left_out, *report.left_out))))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from evopolicy.cli.options import TRACKING, listed, output_above, output_of, pairs, sweep_of
 from evopolicy.cli.sources import is_mlflow, sources
-from evopolicy.cli.text import are, plural
+from evopolicy.cli.text import are, clean, plural
 from evopolicy.kernel.errors import ConfigError, RecordError
-from evopolicy.kernel.sweep import read_sweep
+from evopolicy.kernel.seal import is_ours
+from evopolicy.kernel.sweep import Sweep, read_sweep
 from evopolicy.tracking.store import Tracking
 
 
@@ -23,7 +24,7 @@ def ui(words: Sequence[str]) -> int:
     if name:
         sweep_of(output, name)
     sweep = find_sweep(output, name)
-    run_ui(output, _tracking(options, sweep.tracking if sweep else {}), name)
+    run_ui(output, _tracking(options, known_store(sweep, options) if sweep else {}), name)
     return 0
 
 
@@ -45,21 +46,34 @@ def track(words: Sequence[str]) -> int:
         if not source.is_dir():
             raise ConfigError(f"source: there is no folder '{source}'")
         output = Path(options["output"]) if "output" in options else output_above(source)
-        reports.append(rebuild(source.absolute(), output.absolute(), _tracking(options, _known(source)), entry_ranks))
+        reports.append(
+            rebuild(source.absolute(), output.absolute(), _tracking(options, _known(source, options)), entry_ranks)
+        )
     logged = sum(report.logged for report in reports)
     print(f"{plural(logged, 'finished Run')} {are(logged)} in MLflow")
     for report in reports:
         if text := report.text():
             print(text)
-    return 1 if any(report.missing for report in reports) else 0
+    return 1 if any(report.missing or report.left_out for report in reports) else 0
 
 
-def _known(source: Path) -> Mapping[str, str]:
+def _known(source: Path, options: Mapping[str, str]) -> Mapping[str, str]:
     """Where the sweep in `source` was logged; nothing where it is no sweep's folder."""
     try:
-        return read_sweep(source).tracking
+        sweep = read_sweep(source)
     except RecordError:
         return {}
+    return known_store(sweep, options)
+
+
+def known_store(sweep: Sweep, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Where `sweep` was logged. Raises ConfigError where somebody else names the store, and the command does not."""
+    if sweep.tracking.get("uri") and "tracking.uri" not in options and not is_ours(sweep.tracking, sweep.seal):
+        raise ConfigError(
+            f"tracking.uri: the sweep '{clean(sweep.name, 80)}' was not made by you on this machine and names a store"
+            " of its own; say which store is meant: tracking.uri=URI, or tracking.uri= for the output folder's own"
+        )
+    return sweep.tracking
 
 
 def _tracking(options: Mapping[str, str], known: Mapping[str, str]) -> Tracking:

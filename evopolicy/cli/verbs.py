@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import NamedTuple
 
 _OUTPUT = "folder the Runs were written to (outputs)"
@@ -55,7 +56,8 @@ VERBS: Mapping[str, Verb] = {
             "statistic": "mean, median or iqm (held-out tables)",
             "digits": "decimals; null for what suits each column",
             "title": "caption",
-            "kind": "rank, heldout, normalized, edits, code, efficiency or selection",
+            "kind": "rank, heldout, normalized, edits, code, efficiency, selection or difference",
+            "against": "difference tables: an entry, or a swept setting (feedback=score)",
             "zero": "normalized tables: the entry whose score is 0",
             "one": "normalized tables: what is 1, best or published",
             "data_edits": "edits tables: true where new numbers in a data file are a parametric edit",
@@ -90,6 +92,7 @@ VERBS: Mapping[str, Verb] = {
             "axis": "curves: units, submissions, seconds, tokens or cost_usd",
             "published": "rank, demand: whether the paper's entries stand beside the Runs",
             "run": "timeline: which Run, or the end of its path",
+            "against": "difference: an entry, or a swept setting (feedback=score)",
             "data_edits": "edits, timeline: true where new numbers in a data file are a parametric edit",
         },
         "Each with its picture: docs/figures.md",
@@ -108,6 +111,11 @@ VERBS: Mapping[str, Verb] = {
             "sweep": "the sweep's name",
             "source": "or a Run's folder",
             "output": _OUTPUT,
+            "tracking.uri": "MLflow's store, where its address has a password: no record holds one",
+            "trust": "true: go on with a record that was not made by you on this machine, and do what it says",
+            "execution.isolation": "the level its record asks for, where that is less than this machine has",
+            "execution.allow_unisolated": "true: likewise, where that is none",
+            "execution.agent_network": "open: likewise, of its agent's network",
             "launcher.cells": "cells at once",
             "launcher.retries": "times a cell that was killed is tried again",
             "launcher.tracker_seconds": "how long MLflow may take to catch up after the last cell",
@@ -121,9 +129,17 @@ VERBS: Mapping[str, Verb] = {
             **_READ,
             "name": "the regrade's folder, outputs/regrades/NAME; from its settings by default",
             "splits": "validation,assessment (default), or one of them",
+            "trust": "true: believe what a record measured that was not made here, and load what its Benchmark names",
         },
         "And what is to be set anew: pool.assessment=64, selection=validation_lcb,last, execution.workers=2. All of it:"
         " docs/regrade.md",
+    ),
+    "verify": Verb(
+        "verify",
+        "sweep=NAME | source=DIR",
+        "whether records agree with themselves: scores, Episodes, Programs",
+        dict(_READ),
+        "What is compared: docs/records.md",
     ),
     "evaluate": Verb(
         "evaluate",
@@ -158,15 +174,20 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
-def usage_line(name: str) -> str:
-    """The verb with its arguments and what it does, in one line."""
-    verb = VERBS[name]
-    return f"  evopolicy {f'{name} {verb.usage}':<43}{verb.what}"
+_COLUMNS = 80
+
+
+def verb_line(name: str) -> str:
+    """The verb and what it does, in one line."""
+    return f"  {name:<{max(map(len, VERBS))}}  {VERBS[name].what}"
 
 
 def verb_help(name: str) -> str:
-    """The line of the verb, its options, and where there is more."""
+    """How the verb is written, what it does, its options, and where there is more."""
     verb = VERBS[name]
     wide = max(map(len, verb.options))
-    lines = [usage_line(name).strip(), "", *(f"  {key:<{wide}}  {text}" for key, text in verb.options.items())]
-    return "\n".join([*lines, *(["", verb.more] if verb.more else [])]) + "\n"
+    lines = [f"evopolicy {name} {verb.usage}", f"  {verb.what}", ""]
+    for key, text in verb.options.items():
+        lines += wrap(text, _COLUMNS, initial_indent=f"  {key:<{wide}}  ", subsequent_indent=" " * (wide + 4))
+    more = ["", *wrap(verb.more, _COLUMNS, break_on_hyphens=False)] if verb.more else []
+    return "\n".join([*lines, *more]) + "\n"

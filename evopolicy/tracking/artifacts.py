@@ -15,14 +15,11 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from evopolicy.kernel.errors import TrackingError
+from evopolicy.tracking.files import FILE_BYTES, FILES, RUN_BYTES
 from evopolicy.tracking.store import guarded
 
-FILES = 50_000
-"""Files and folders of one run that are looked at."""
 DEPTH = 16
 """Folders within each other."""
-FILE_BYTES = 256 << 20
-RUN_BYTES = 4 << 30
 _THREADS = 8
 _NAME_LENGTH = 255
 

@@ -16,7 +16,7 @@ from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import Upload
 from evopolicy.tracking.masking import mask
 from evopolicy.tracking.metrics import Point
-from evopolicy.tracking.project import Projection, clean_tags
+from evopolicy.tracking.project import Projection, clean_tags, empty_tags
 from evopolicy.tracking.store import slug
 from evopolicy.tracking.tables import Table, uploads
 
@@ -159,6 +159,9 @@ def project_agent(comparison: Comparison, entry: str, rank: EntryRank) -> Projec
         "identity": agent_identity(sweep.name, entry),
         "entry": entry,
         "agent": entry,
+        "integration": "",
+        "model": "",
+        "cost_is_estimate": "",
         **comparison.agents.get(entry, {}),
         "sweep": sweep.name,
         sweep_tag(sweep.name): "true",
@@ -187,6 +190,8 @@ def project_agent(comparison: Comparison, entry: str, rank: EntryRank) -> Projec
         started=sweep.created,
         ended=comparison.ended,
         tags=clean_tags(mask(tags)),
+        absent=empty_tags(tags),
+        present=True,
         points=_points(comparison, values),
     )
 
@@ -213,6 +218,8 @@ def project_sweep(comparison: Comparison) -> Projection:
         started=sweep.created,
         ended=comparison.ended,
         tags=clean_tags(mask(tags)),
+        absent=empty_tags(tags),
+        present=True,
         points=_points(comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}),
         uploads=(*uploads(table), _planned(sweep)),
     )

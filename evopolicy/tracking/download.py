@@ -21,21 +21,24 @@ from typing import Any
 from evopolicy.kernel.errors import ConfigError, ProgramError, RecordError, TrackingError, did_you_mean
 from evopolicy.kernel.journal import JOURNAL
 from evopolicy.kernel.program import capture
+from evopolicy.kernel.received import read_part
 from evopolicy.kernel.record import RECORD, Run, load_run
+from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.stream import PROXY_LOG, TRANSCRIPT
 from evopolicy.kernel.submission import OUTCOMES, submission_folder
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder, write_sweep
 from evopolicy.kernel.values import digest
+from evopolicy.kernel.versioned import DOWNLOAD_FORMAT, SCHEMA_KEY, parse_object
 from evopolicy.tracking.artifacts import Artifact, Artifacts
+from evopolicy.tracking.cells import FOLDER, SET_ASIDE
 from evopolicy.tracking.compare import sweep_tag
-from evopolicy.tracking.files import ACTIVE, EVALUATIONS, INITIAL, OUTCOME_FILES, PRIVATE
-from evopolicy.tracking.masking import mask_uri
+from evopolicy.tracking.files import EVALUATIONS, INITIAL, OUTCOME_FILES, PRIVATE, is_active
+from evopolicy.tracking.log import ARTIFACTS, FILES, LINES
 from evopolicy.tracking.store import Tracking, guarded, hold, open_existing, slug
-from evopolicy.tracking.tracker import ARTIFACTS, FILES, FOLDER, LINES
 
 DOWNLOADS = "downloads"
 """Under the output folder."""
-STAMP = "download.json"
+STAMP = DOWNLOAD_FORMAT.name
 """In a downloaded Run's folder: which state of its MLflow run it is."""
 _OTHER = "other_rules"
 _STAGING = ".staging-"
@@ -76,7 +79,7 @@ class _Cell:
     @property
     def same_run(self) -> tuple[str, int]:
         """Equal for the results of one Run."""
-        return self.tags.get("key", ""), int(self.run.info.start_time or 0)
+        return self.tags.get("run") or self.tags.get("key", ""), int(self.run.info.start_time or 0)
 
     @property
     def ended(self) -> bool:
@@ -179,7 +182,8 @@ class _Download:
 
     def _cells(self) -> list[_Cell]:
         """All Runs of the experiment, each marked whether it is the newest of its results."""
-        cells = [_Cell(run, tags=dict(run.data.tags)) for run in self._search("cell")]
+        runs = [run for run in self._search("cell") if SET_ASIDE not in run.data.tags]
+        cells = [_Cell(run, tags=dict(run.data.tags)) for run in runs]
         best: dict[tuple[str, int], _Cell] = {}
         for cell in cells:
             if cell.same_run not in best or cell.age > best[cell.same_run].age:
@@ -243,7 +247,8 @@ class _Download:
         try:
             arriving = staging / "run"
             self._fetch(cell, arriving)
-            (arriving / STAMP).write_text(json.dumps({"run_id": cell.run.info.run_id, "stamp": cell.stamp}) + "\n")
+            stamp = {SCHEMA_KEY: DOWNLOAD_FORMAT.newest, "run_id": cell.run.info.run_id, "stamp": cell.stamp}
+            (arriving / STAMP).write_text(json.dumps(stamp) + "\n")
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():
                 place.rename(staging / "before")
@@ -307,8 +312,9 @@ class _Download:
 def _stamp(place: Path) -> str:
     """Of the Run that was downloaded to `place`; '' where there is none."""
     try:
-        return str(json.loads((place / STAMP).read_bytes())["stamp"])
-    except (OSError, ValueError, KeyError, TypeError):
+        value = parse_object(read_part(place, STAMP, DOWNLOAD_FORMAT.bytes))
+        return str(DOWNLOAD_FORMAT.upgraded(value, STAMP)["stamp"])
+    except (OSError, ValueError, KeyError, RecordError):
         return ""
 
 
@@ -348,5 +354,5 @@ def _restore_names(folder: Path) -> None:
     """Take the `.txt` away from what a browser would run, which tracking puts behind its name."""
     for path in sorted(folder.rglob("*.txt")):
         name = path.with_suffix("")
-        if name.suffix.lower() in ACTIVE and not name.exists():
+        if is_active(name.name) and not name.exists():
             path.rename(name)

@@ -6,21 +6,24 @@ it is.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from evopolicy.kernel.attendance import attempt_logs
-from evopolicy.kernel.feedback import FEEDBACK
-from evopolicy.kernel.record import feedback_folder
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.feedback import FEEDBACK, MAX_ARTIFACT_BYTES
+from evopolicy.kernel.program import MAX_FILE_BYTES, archived
+from evopolicy.kernel.received import open_part, parts_below, read_part, size_of, too_large
+from evopolicy.kernel.record import run_part
 from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.stream import PROXY_LOG, STDOUT, TRANSCRIPT
-from evopolicy.kernel.submission import OUTCOMES, submission_folder
+from evopolicy.kernel.submission import OUTCOMES, submission_name
+from evopolicy.kernel.versioned import EPISODES_FORMAT, FEEDBACK_FORMAT, PROXY_FORMAT, TRANSCRIPT_FORMAT, parse_object
 from evopolicy.tracking.masking import copy_masked
 
-ACTIVE = frozenset(
-    {".html", ".htm", ".xhtml", ".shtml", ".svg", ".xml", ".xsl", ".mht", ".mhtml", ".js", ".mjs", ".pdf"}
+_ACTIVE = frozenset(
+    (".html", ".htm", ".xhtml", ".xht", ".shtml", ".hta", ".htc", ".mht", ".mhtml", ".svg", ".svgz", ".js", ".mjs")
+    + (".xml", ".xsl", ".xslt", ".rdf", ".atom", ".rss", ".mml", ".mathml", ".swf", ".pdf")
 )
 
 OUTCOME_FILES = "outcomes"
@@ -34,6 +37,10 @@ STREAMS = (STDOUT, "stderr.log", PROXY_LOG)
 """What an attempt's agent and the Host's proxy wrote, as it came."""
 STREAM_BYTES = 1 << 20
 """A longer raw stream is bulk."""
+FILES = 50_000
+"""Of one Run, here and in all below: what has more is not downloaded again either."""
+FILE_BYTES = 256 << 20
+RUN_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -42,28 +49,36 @@ class Upload:
 
     target: str
     """POSIX path inside the artifacts."""
-    source: Path | None = None
+    source: str | None = None
+    """POSIX path below `top`; no link below it is followed."""
+    top: Path = Path()
+    most: int = FILE_BYTES
+    """Bytes of a file: a larger one is none of its kind, and is left out."""
     content: bytes = b""
     version: int = 0
     """Higher for a file that grew since it was logged."""
 
 
 def program_uploads(folder: Path, program: str, target: str) -> Iterator[Upload]:
-    """The files of the Program with digest `program`, under `target`; none where it is gone."""
-    root = folder / "programs" / program
-    for path in _regular_files(root):
-        name = path.relative_to(root).as_posix()
-        yield Upload(_join(target, _shown(name)), source=path)
+    """The files of the Program with digest `program`, under `target`; none where it is gone or not that Program."""
+    try:
+        found = archived(folder, program)
+    except RecordError:
+        return
+    root = (folder / "programs" / program).resolve()
+    for name in found.files if found else ():
+        yield Upload(_join(target, _shown(name)), top=root, source=name, most=MAX_FILE_BYTES)
 
 
 def feedback_uploads(folder: Path, submission: int, target: str, bulk: bool) -> Iterator[Upload]:
     """The Feedback of a Submission, under `target`: its content and permanent artifacts, with `bulk` all there are."""
-    root = feedback_folder(folder, submission)
-    left_out = frozenset() if bulk else _bulk(root / FEEDBACK)
-    for path in _regular_files(root):
-        name = path.relative_to(root).as_posix()
+    top, root = run_part(folder, submission_name(submission, "feedback"))
+    left_out = frozenset() if bulk else _bulk(top, f"{root}/{FEEDBACK}")
+    for part in parts_below(top, root):
+        name = part.name.removeprefix(f"{root}/")
         if name not in left_out:
-            yield Upload(_join(target, _shown(name)), source=path)
+            most = FEEDBACK_FORMAT.bytes if name == FEEDBACK else MAX_ARTIFACT_BYTES
+            yield Upload(_join(target, _shown(name)), top=top, source=part.name, most=most)
 
 
 def attempt_target(attempt: int) -> str:
@@ -73,61 +88,83 @@ def attempt_target(attempt: int) -> str:
 
 def attempt_uploads(folder: Path, attempt: int, version: int, bulk: bool) -> Iterator[Upload]:
     """The transcript of an attempt that has ended, and its raw streams; those that are bulk with `bulk` only."""
-    logs = attempt_logs(folder / "agent", attempt)
     for name in (TRANSCRIPT, *STREAMS):
-        path = logs / name
-        if not path.is_file() or path.is_symlink():
-            continue
-        if bulk or name == TRANSCRIPT or path.stat().st_size <= STREAM_BYTES:
-            yield Upload(_join(attempt_target(attempt), name), source=path, version=version)
+        top, part = run_part(folder, f"agent/attempt-{attempt}/{name}")
+        size = size_of(top, part)
+        if size is not None and (bulk or name == TRANSCRIPT or size <= STREAM_BYTES):
+            target, most = _join(attempt_target(attempt), name), _STREAM_LIMITS.get(name, FILE_BYTES)
+            yield Upload(target, top=top, source=part, version=version, most=most)
 
 
 def outcome_uploads(folder: Path, submission: int) -> Iterator[Upload]:
     """The graded Episodes of a published Submission."""
-    path = submission_folder(folder, submission) / OUTCOMES
-    if path.is_file() and not path.is_symlink():
-        yield Upload(f"{OUTCOME_FILES}/{submission:04d}.jsonl", source=path)
+    top, part = run_part(folder, submission_name(submission, OUTCOMES))
+    if size_of(top, part) is not None:
+        yield Upload(f"{OUTCOME_FILES}/{submission:04d}.jsonl", top=top, source=part, most=EPISODES_FORMAT.bytes)
 
 
 def evaluation_uploads(folder: Path, version: int) -> Iterator[Upload]:
     """The graded Episodes of Programs on the private splits."""
     for split in PRIVATE:
-        for path in _regular_files(folder / EVALUATIONS / split):
-            if path.suffix == ".jsonl":
-                yield Upload(f"{EVALUATIONS}/{split}/{path.name}", source=path, version=version)
+        for part in parts_below(folder, f"{EVALUATIONS}/{split}"):
+            if part.name.endswith(".jsonl"):
+                yield Upload(part.name, top=folder, source=part.name, version=version, most=EPISODES_FORMAT.bytes)
 
 
-def stage(uploads: Iterable[Upload], folder: Path, mask: Masker) -> None:
-    """Lay `uploads` under `folder` by their target names, without secrets; a file that has vanished is left out."""
+def stage(uploads: Iterable[Upload], folder: Path, mask: Masker) -> list[str]:
+    """Lay `uploads` under `folder` by their target names, without secrets. Returns what was left out, and why.
+
+    That is what is larger than such a file may be, and what is beyond FILES and RUN_BYTES: nothing of it is read. A
+    file that has vanished, and one that is none, is left out without a word.
+    """
+    left_out, files, room = list[str](), 0, RUN_BYTES
     for upload in uploads:
         path = folder / upload.target
         path.parent.mkdir(parents=True, exist_ok=True)
         if upload.source is None:
             path.write_bytes(mask.data(upload.content))
             continue
-        try:
-            copy_masked(upload.source, path, mask)
-        except FileNotFoundError:
-            path.unlink(missing_ok=True)
+        size, most = size_of(upload.top, upload.source), min(upload.most, FILE_BYTES)
+        if size is None:
+            continue
+        if size > most:
+            left_out.append(str(too_large(upload.top / upload.source, most)))
+        elif size > room or files == FILES:
+            left_out.append(
+                f"{upload.top / upload.source}: a Run's files have {RUN_BYTES:,} bytes at most, and are {FILES:,}"
+            )
+        else:
+            files, room = files + 1, room - size
+            _copy(upload.top, upload.source, path, mask, size)
+    return left_out
 
 
-def _regular_files(root: Path) -> list[Path]:
-    """Files below `root` in order, no links among them; `root` itself may be a link (a Run's Programs are)."""
-    if not root.is_dir():
-        return []
-    return sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def _bulk(feedback: Path) -> frozenset[str]:
+def _copy(top: Path, source: str, path: Path, mask: Masker, size: int) -> None:
     try:
-        content = json.loads(feedback.read_bytes())
+        with open_part(top, source) as file:
+            copy_masked(file, path, mask, size)
+    except (FileNotFoundError, RecordError):
+        path.unlink(missing_ok=True)
+
+
+_STREAM_LIMITS = {TRANSCRIPT: TRANSCRIPT_FORMAT.bytes, PROXY_LOG: PROXY_FORMAT.bytes}
+
+
+def _bulk(top: Path, feedback: str) -> frozenset[str]:
+    try:
+        content = parse_object(read_part(top, feedback, FEEDBACK_FORMAT.bytes))
         return frozenset(a["file"] for a in content.get("artifacts", ()) if a.get("retention") == "bulk")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecordError):
         return frozenset()
 
 
+def is_active(name: str) -> bool:
+    """Whether a browser may run a file of that name: by any of its endings, as servers look past `.gz`."""
+    return any(suffix.lower() in _ACTIVE for suffix in PurePosixPath(name).suffixes)
+
+
 def _shown(name: str) -> str:
-    return f"{name}.txt" if PurePosixPath(name).suffix.lower() in ACTIVE else name
+    return f"{name}.txt" if is_active(name) else name
 
 
 def _join(target: str, name: str) -> str:

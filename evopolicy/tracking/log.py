@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from evopolicy.kernel.secrets import Masker
+from evopolicy.kernel.folders import HeldFolder
+from evopolicy.kernel.secrets import MASK, Masker
 from evopolicy.tracking.files import Upload, stage
 from evopolicy.tracking.metrics import Point
 from evopolicy.tracking.project import Model, Projection, clean_key
@@ -23,6 +23,21 @@ _PARAMS_AND_TAGS = 50
 """In one batch: MLflow takes 100, and a megabyte in all."""
 _Row = tuple[str, int, int]
 """Key, step and milliseconds of a metric's value."""
+LINES = "journal_lines"
+"""Tag of a cell: how many lines of its journal its MLflow run holds whole."""
+ARTIFACTS = "tracked_artifacts"
+"""Tag of a cell: which artifacts were logged up to there, as `Tracking.artifacts`."""
+FILES = "tracked_files"
+"""Tag of a cell: which kinds of files were logged."""
+PARENT = "mlflow.parentRunId"
+_REPLACED = "replaced"
+"""Tag of a run in whose place another was made; it is deleted next."""
+_OWN_METRICS = (
+    *("submission/", "validation/", "heldout/", "time/", "usage/", "session/", "cells/"),
+    *("rank_score", "wins", "top2", "failures", "policy_failures"),
+)
+"""What our metrics' names begin with: one of these that a projection has not holds no more."""
+_OWN_TAGS = ("version.",)
 
 
 class RunLog:
@@ -30,15 +45,20 @@ class RunLog:
 
     def __init__(self, store: Store, run: Any) -> None:
         self._store = store
+        self._run = run
         self.run_id = str(run.info.run_id)
+        self.deleted = str(run.info.lifecycle_stage) != "active"
+        """Somebody deleted it in the UI: it is left alone."""
         self._status = (str(run.info.status), run.info.end_time)
         self._tags: dict[str, str] = dict(run.data.tags)
         self._params: dict[str, str] = dict(run.data.params)
         self._keys = frozenset(run.data.metrics)
-        self._rows: set[_Row] | None = None
+        self._rows: dict[_Row, float] | None = None
         self._models: dict[str, str] | None = None
         self._uploaded: dict[str, tuple[int, bytes]] = {}
         self._traced: dict[int, int] = {}
+        self.left_out: list[str] = []
+        """Files that are not logged, and why, a sentence each."""
 
     @property
     def status(self) -> str:
@@ -63,15 +83,48 @@ class RunLog:
         """Likewise, these attempts."""
         self._traced.update((attempt.number, attempt.version) for attempt in attempts)
 
-    def push(self, projection: Projection) -> None:
-        """Bring the run up to `projection`. Raises TrackingError."""
+    def push(self, projection: Projection, *, facts_only: bool = False) -> None:
+        """Bring the run up to `projection`. Raises TrackingError.
+
+        `facts_only`: its tags, params and status, where all that grows is there already.
+        """
         self._push_tags(projection)
         self._push_params(projection)
-        models = self._push_models(projection) if projection.models else {}
-        self._push_points(projection.points, models)
-        self._push_uploads(projection)
+        if not facts_only:
+            models = self._push_models(projection) if projection.models else {}
+            self._push_points(projection, models)
+            self._push_uploads(projection)
         self._push_status(projection)
-        self._push_traces(projection)
+        if not facts_only:
+            self._push_traces(projection)
+
+    def contradicts(self, projection: Projection, *, metrics: bool) -> bool:
+        """Whether the run says what `projection` does not and MLflow never takes back: a param, or a metric if asked.
+
+        A masked value is as good as any: who logs in another environment may know fewer secrets.
+        """
+        groups = {name.partition(".")[0] for name in projection.params}
+        for key, value in self._params.items():
+            if key.partition(".")[0] in groups and projection.params.get(key) != value and MASK not in value:
+                return True
+        if not metrics:
+            return False
+        if projection.present:
+            keys = {clean_metric(point.key) for point in projection.points}
+            return any(key.startswith(_OWN_METRICS) and key not in keys for key in self._keys)
+        rows = {_row(point) for point in projection.points}
+        return any(row[0].startswith(_OWN_METRICS) and row not in rows for row in self._known())
+
+    def replaced(self, projection: Projection) -> RunLog:
+        """A new run in the place of this one, with its parent and the tags others gave it; this one is deleted.
+
+        Killed in between, `open_run` goes on with it.
+        """
+        self.set_tag(_REPLACED, "true")
+        self._call("deleting a run", _delete, self._store, self._run)
+        progress = (LINES, ARTIFACTS, FILES, _REPLACED)
+        tags = {key: value for key, value in self._tags.items() if key not in progress}
+        return RunLog(self._store, self._call("creating a run", _create, self._store, projection, tags))
 
     def set_tag(self, key: str, value: str) -> None:
         if self._tags.get(key) != value:
@@ -92,6 +145,9 @@ class RunLog:
             tags = [RunTag(key, value) for key, value in batch]
             self._call("tagging a run", self._client.log_batch, self.run_id, tags=tags)
         self._tags.update(new)
+        for key in [*self._tags]:
+            if key in projection.absent or (key.startswith(_OWN_TAGS) and key not in wanted):
+                self.drop_tag(key)
 
     def _push_params(self, projection: Projection) -> None:
         from mlflow.entities import Param
@@ -102,26 +158,29 @@ class RunLog:
             self._call("logging params", self._client.log_batch, self.run_id, params=params)
         self._params.update(new)
 
-    def _push_points(self, points: Sequence[Point], models: dict[str, str]) -> None:
+    def _push_points(self, projection: Projection, models: dict[str, str]) -> None:
         from mlflow.entities import Metric
 
-        if self._rows is None:
-            self._rows = self._known_rows()
-        new = [point for point in points if _row(point) not in self._rows]
+        rows = self._known()
+        points = _news(projection.points, rows) if projection.present else projection.points
+        new = [point for point in points if _row(point) not in rows]
         for batch in _batches(new, _METRICS):
             metrics = [
                 Metric(clean_metric(p.key), p.value, p.milliseconds, p.step, model_id=models.get(p.program))
                 for p in batch
             ]
             self._call("logging metrics", self._client.log_batch, self.run_id, metrics=metrics)
-            self._rows.update(_row(point) for point in batch)
+            rows.update((_row(point), point.value) for point in batch)
 
-    def _known_rows(self) -> set[_Row]:
-        rows: set[_Row] = set()
-        for key in self._keys:
-            history = self._call("reading metrics", self._client.get_metric_history, self.run_id, key)
-            rows.update((metric.key, metric.step, metric.timestamp) for metric in history)
-        return rows
+    def _known(self) -> dict[_Row, float]:
+        """The metrics' values that are there."""
+        if self._rows is None:
+            rows: dict[_Row, float] = {}
+            for key in self._keys:
+                history = self._call("reading metrics", self._client.get_metric_history, self.run_id, key)
+                rows.update({(metric.key, metric.step, metric.timestamp): metric.value for metric in history})
+            self._rows = rows
+        return self._rows
 
     def _push_uploads(self, projection: Projection) -> None:
         new = [u for u in projection.uploads if self._uploaded.get(u.target) != (u.version, u.content)]
@@ -130,9 +189,9 @@ class RunLog:
             self.consider_uploaded(new)
 
     def _upload(self, uploads: Sequence[Upload], mask: Masker) -> None:
-        with tempfile.TemporaryDirectory(prefix="evopolicy-tracking-") as folder:
-            stage(uploads, Path(folder), mask)
-            self._client.log_artifacts(self.run_id, folder)
+        with HeldFolder("tracking") as folder:
+            self.left_out += stage(uploads, folder, mask)
+            self._client.log_artifacts(self.run_id, str(folder))
 
     def _push_status(self, projection: Projection) -> None:
         end = None if projection.ended is None else round(projection.ended * 1000)
@@ -159,27 +218,24 @@ class RunLog:
 
     def _push_models(self, projection: Projection) -> dict[str, str]:
         """Ids by Program digest; those that are missing are made, filled, bound to the run and finalized."""
-        if self._models is None:
-            self._models = self._call("looking up models", self._known_models)
-        for model in projection.models:
-            if model.program not in self._models:
-                self._models[model.program] = self._call("logging a model", self._make, model, projection.mask)
+        if self._models is None or any(model.program not in self._models for model in projection.models):
+            with hold(self._store.lock):  # another tracker may be making the same
+                self._models = self._call("looking up models", self._known_models)
+                for model in projection.models:
+                    if model.program not in self._models:
+                        self._models[model.program] = self._call("logging a model", self._make, model, projection.mask)
         return self._models
 
     def _known_models(self) -> dict[str, str]:
+        """The models that are whole; what a killed tracker left of others is deleted."""
         known: dict[str, str] = {}
-        token: str | None = None
-        while True:
-            clause = f"source_run_id = '{self.run_id}'"
-            page = self._client.search_logged_models([self._store.experiment_id], clause, page_token=token)
-            for model in page:
-                if str(model.status) == "READY":
-                    known[str(model.tags["program"])] = str(model.model_id)
-                else:
-                    self._client.delete_logged_model(model.model_id)
-            token = page.token
-            if not token:
-                return known
+        for model in _models_of(self._store, self.run_id):
+            program = str(model.tags.get("program", ""))
+            if str(model.status) == "READY" and program not in known:
+                known[program] = str(model.model_id)
+            else:
+                self._client.delete_logged_model(model.model_id)
+        return known
 
     def _make(self, model: Model, mask: Masker) -> str:
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus
@@ -191,30 +247,54 @@ class RunLog:
             tags=dict(model.tags),
             model_type="Policy",
         )
-        with tempfile.TemporaryDirectory(prefix="evopolicy-tracking-") as folder:
-            stage(model.files, Path(folder), mask)
-            if any(Path(folder).iterdir()):
-                self._client.log_model_artifacts(made.model_id, folder)
+        with HeldFolder("tracking") as folder:
+            self.left_out += stage(model.files, folder, mask)
+            if any(folder.iterdir()):
+                self._client.log_model_artifacts(made.model_id, str(folder))
         self._client.log_outputs(self.run_id, [LoggedModelOutput(made.model_id, step=model.step)])
         self._client.finalize_logged_model(made.model_id, LoggedModelStatus.READY)
         return str(made.model_id)
 
 
-def open_run(store: Store, projection: Projection, *, parent: str = "", known: str = "") -> RunLog:
-    """The MLflow run of `projection`: `known` where it still exists, else the one with its identity, else a new one.
+def open_run(
+    store: Store, projection: Projection, *, parent: str = "", known: str = "", revive: bool = False
+) -> RunLog:
+    """The MLflow run of `projection`: the one with its identity, or a new one under the run `parent`.
 
-    `parent` is the run it is made under; one that exists keeps the parent it has. Raises TrackingError.
+    `known` is tried first. One that somebody deleted is given back as `deleted`, or brought back where `revive` says
+    so. Raises TrackingError.
     """
-    run = guarded(store.uri, "looking up a run", _alive, store, known) if known else None
+    run = guarded(store.uri, "looking up a run", _alive, store, known, projection.identity) if known else None
     if run is None:
         with hold(store.lock):
-            run = guarded(store.uri, "looking up a run", _find, store, projection)
-            run = run or guarded(store.uri, "creating a run", _create, store, projection, parent)
+            run = guarded(store.uri, "looking up a run", _find, store, projection, revive)
+            tags = {PARENT: parent} if parent else {}
+            run = run or guarded(store.uri, "creating a run", _create, store, projection, tags)
     return RunLog(store, run)
 
 
-def _alive(store: Store, run_id: str) -> Any:
-    """The run, or None where it is not in this store or was deleted."""
+def find_run(store: Store, identity: str, kind: str) -> str:
+    """The id of the run with this identity, '' where there is none; it may be deleted. Raises TrackingError."""
+    found = guarded(store.uri, "looking up a run", _search, store, identity, kind)
+    return str(found[0].info.run_id) if found else ""
+
+
+def tagged_runs(store: Store, tag: str) -> list[Any]:
+    """Every run, not deleted, that has `tag` as 'true'. Raises TrackingError."""
+    found: list[Any] = []
+    token: str | None = None
+    while True:
+        clause = f"tags.`{tag}` = 'true'"
+        search = store.client.search_runs
+        page = guarded(store.uri, "listing runs", search, [store.experiment_id], clause, page_token=token)
+        found.extend(page)
+        token = page.token
+        if not token:
+            return found
+
+
+def _alive(store: Store, run_id: str, identity: str) -> Any:
+    """The run, or None where it is not in this store, was deleted or is of something else."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -224,21 +304,57 @@ def _alive(store: Store, run_id: str) -> Any:
             return None
         raise
     alive = run.info.lifecycle_stage == "active" and run.info.experiment_id == store.experiment_id
-    return run if alive else None
+    same = run.data.tags.get("identity") == identity and _REPLACED not in run.data.tags
+    return run if alive and same else None
 
 
-def _find(store: Store, projection: Projection) -> Any:
-    clause = f"tags.identity = '{projection.identity}' and tags.kind = '{projection.tags['kind']}'"
-    found = store.client.search_runs([store.experiment_id], clause, max_results=1)
-    return found[0] if found else None
+def _find(store: Store, projection: Projection, revive: bool) -> Any:
+    """The run, deleted or not, or None."""
+    found = _search(store, projection.identity, projection.tags["kind"])
+    run = found[0] if found else None
+    if run is not None and revive and run.info.lifecycle_stage != "active":
+        store.client.restore_run(run.info.run_id)
+        return store.client.get_run(run.info.run_id)
+    return run
 
 
-def _create(store: Store, projection: Projection, parent: str) -> Any:
-    tags = {"kind": projection.tags["kind"], "identity": projection.identity, "mlflow.source.name": "evopolicy"}
-    if parent:
-        tags["mlflow.parentRunId"] = parent
+def _search(store: Store, identity: str, kind: str) -> list[Any]:
+    """Runs with this identity, those that are not deleted first; what was being replaced is deleted to its end."""
+    from mlflow.entities import ViewType
+
+    clause = f"tags.identity = '{identity}' and tags.kind = '{kind}'"
+    found = list(store.client.search_runs([store.experiment_id], clause, ViewType.ALL))
+    for run in found:
+        if _REPLACED in run.data.tags and run.info.lifecycle_stage == "active":
+            _delete(store, run)
+    found = [run for run in found if _REPLACED not in run.data.tags]
+    return sorted(found, key=lambda run: bool(run.info.lifecycle_stage != "active"))
+
+
+def _delete(store: Store, run: Any) -> None:
+    """The run and its models."""
+    for model in _models_of(store, str(run.info.run_id)):
+        store.client.delete_logged_model(model.model_id)
+    store.client.delete_run(run.info.run_id)
+
+
+def _models_of(store: Store, run_id: str) -> list[Any]:
+    found: list[Any] = []
+    token: str | None = None
+    while True:
+        clause = f"source_run_id = '{run_id}'"
+        page = store.client.search_logged_models([store.experiment_id], clause, page_token=token)
+        found.extend(page)
+        token = page.token
+        if not token:
+            return found
+
+
+def _create(store: Store, projection: Projection, others: Mapping[str, str]) -> Any:
+    """A new run; `others` are tags beside its own."""
+    own = {"kind": projection.tags["kind"], "identity": projection.identity, "mlflow.source.name": "evopolicy"}
     started = round(projection.started * 1000)
-    return store.client.create_run(store.experiment_id, started, tags, projection.name)
+    return store.client.create_run(store.experiment_id, started, {**others, **own}, projection.name)
 
 
 def clean_metric(key: str) -> str:
@@ -248,6 +364,21 @@ def clean_metric(key: str) -> str:
 
 def _row(point: Point) -> _Row:
     return clean_metric(point.key), point.step, point.milliseconds
+
+
+def _news(points: Sequence[Point], rows: Mapping[_Row, float]) -> list[Point]:
+    """The points that say something else than the newest value there is, each later than that."""
+    newest: dict[str, tuple[int, int, float]] = {}
+    for (key, step, time), value in rows.items():
+        newest[key] = max(newest.get(key, (step, time, value)), (step, time, value))
+    found = []
+    for point in points:
+        before = newest.get(clean_metric(point.key))
+        if before is None:
+            found.append(point)
+        elif before[2] != point.value:
+            found.append(replace(point, time=max(point.milliseconds, before[1] + 1) / 1000))
+    return found
 
 
 def _batches(items: Iterable[_T], size: int) -> Iterable[list[_T]]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from evopolicy.kernel.secrets import MASK, MASKED_BYTES, Masker
+from evopolicy.kernel.masking import Masking
+from evopolicy.kernel.secrets import MASK, Masker, is_secret_key
 
-_SECRET_KEY = re.compile(r"(^|_)(api_?key|access_?key|secret|token|password|passwd|credentials?)$", re.IGNORECASE)
 _VARIABLE = re.compile(r"(^|_)variables?$")
 """Config keys that name variables of the environment."""
-_LINE_BYTES = 16 << 20
+_CHUNK = 1 << 20
 
 
 def mask(value: Any, environment: Mapping[str, str] | None = None, names: Iterable[str] = ()) -> Any:
@@ -49,30 +50,22 @@ def named_variables(config: Any) -> Iterator[str]:
             yield from named_variables(item)
 
 
-def copy_masked(source: Path, target: Path, by: Masker) -> None:
-    """Copy a file without its secrets; one above MASKED_BYTES line by line. Raises OSError."""
-    if source.stat().st_size <= MASKED_BYTES:
-        target.write_bytes(by.data(source.read_bytes()))
-        return
-    with source.open("rb") as read, target.open("wb") as write:
-        while line := read.readline(_LINE_BYTES):
-            write.write(by.data(line))
+def copy_masked(source: RawIOBase, target: Path, by: Masker, most: int = sys.maxsize) -> None:
+    """Copy an open file of any size, the first `most` bytes of it, without its secrets. Raises OSError."""
+    masking = Masking(by)
+    with target.open("wb") as write:
+        while data := source.read(min(_CHUNK, most)):
+            most -= len(data)
+            write.write(masking.feed(data))
+        write.write(masking.end())
 
 
 def _without_named(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: MASK if isinstance(item, str) and item and _SECRET_KEY.search(str(key)) else _without_named(item)
+            key: MASK if isinstance(item, str) and item and is_secret_key(str(key)) else _without_named(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [_without_named(item) for item in value]
     return value
-
-
-def mask_uri(uri: str) -> str:
-    """`uri` without user and password."""
-    parts = urlsplit(uri)
-    if "@" not in parts.netloc:
-        return uri
-    return urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))

@@ -9,16 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from evopolicy.kernel.agreement import contradictions
 from evopolicy.kernel.attendance import all_tokens
 from evopolicy.kernel.journal import JOURNAL, Event
-from evopolicy.kernel.record import RECORD, RunRecord
+from evopolicy.kernel.record import RECORD, Run, RunRecord
 from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.state import ResultState, RunState, SubmissionState, fold
 from evopolicy.kernel.values import digest
@@ -38,6 +40,10 @@ from evopolicy.tracking.spans import Attempt, ended_attempts
 PARAM_LENGTH = 6_000
 """MLflow cuts a longer param silently."""
 TAG_LENGTH = 8_000
+CONTRADICTS = "contradicts_itself"
+"""Tag of a cell whose record does, as `evopolicy verify` finds it: the first contradiction."""
+RECORD_DIGEST = "record_digest"
+"""Tag of a cell: of its record.json, as it was logged."""
 ERROR_LENGTH = 500
 KEY_LENGTH = 250
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_\-. :]")
@@ -68,8 +74,12 @@ class Projection:
     """Unix seconds."""
     ended: float | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
+    """Tags that do not hold (now, or any more)."""
     params: Mapping[str, str] = field(default_factory=dict)
     points: tuple[Point, ...] = ()
+    present: bool = False
+    """Its points say how things are now: one that says what the newest does is left out."""
     models: tuple[Model, ...] = ()
     uploads: tuple[Upload, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -83,22 +93,25 @@ def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bu
 
     Raises RecordError for events that do not fold.
     """
-    state = fold(events)
+    state, programs = fold(events), _programs_of(folder)
     result = state.results.get(record.result_key, ResultState())
     ended = last_time(events, "ended", record.result_key) if result.ended else None
     attempts = tuple(ended_attempts(folder, record, identity(record), events))
     by = masker(named_variables(shown_config(record)))
+    differs = next(contradictions(Run(folder, record, state)), "") if ended is not None else ""
+    tags = {**_tags(record, state, result, events), CONTRADICTS: differs.replace(f"{folder}/", "")[:ERROR_LENGTH]}
     return Projection(
         name=f"{record.entry} · {record.benchmark.slug} · s{record.seed}",
         identity=identity(record),
         status=("FINISHED" if result.valid else "FAILED") if result.ended else "RUNNING",
         started=record.created,
         ended=ended,
-        tags=clean_tags(masked_by(by, _tags(record, state, result, events))),
+        tags=clean_tags(masked_by(by, tags)),
+        absent=empty_tags(tags),
         params=flatten(masked_by(by, _without_prices(shown_config(record)))),
         points=tuple(run_points(record, state, events)),
-        models=tuple(_models(folder, record, state)),
-        uploads=tuple(_uploads(folder, record, state, events, attempts, bulk)),
+        models=tuple(_models(programs, record, state)),
+        uploads=tuple(_uploads(folder, programs, record, state, events, attempts, bulk)),
         attempts=attempts,
         mask=by,
     )
@@ -110,6 +123,9 @@ def identity(record: RunRecord) -> str:
     Another for a second Run of the same cell, and for the same Run under another selection rule: sweeps of different
     rules share Runs, and each shows its own result.
     """
+    if record.id:
+        return digest("evopolicy/tracking/run/3", [record.id, record.result_key])[:32]
+    # As it always was for records without an id: stores that have them find them again.
     return digest("evopolicy/tracking/run/2", [record.key, record.created, record.result_key])[:32]
 
 
@@ -143,6 +159,7 @@ def _tags(record: RunRecord, state: RunState, result: ResultState, events: Seque
     return {
         "kind": "cell",
         "identity": identity(record),
+        "run": record.identity,
         "agent": record.agent.label,
         "integration": record.agent.name,
         "model": record.agent.model,
@@ -156,10 +173,12 @@ def _tags(record: RunRecord, state: RunState, result: ResultState, events: Seque
         "key": record.key,
         "result_key": record.result_key,
         "config_digest": hashlib.sha256(config.encode()).hexdigest(),
+        RECORD_DIGEST: hashlib.sha256(_record(record)).hexdigest(),
         "program": result.selected or "",
         "selected_submission": str(result.selected_submission or ""),
         "terminal_reason": state.agent_ended,
         "valid": "" if result.valid is None else str(result.valid).lower(),
+        "error": "",
         "reasons": ", ".join(dict.fromkeys((*state.handoff_reasons, *result.reasons))),
         **_agent_tags(record, state, events),
         **{f"version.{name}": str(version) for name, version in record.versions.items()},
@@ -205,6 +224,11 @@ def clean_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {clean_key(key): value[:TAG_LENGTH] for key, value in tags.items() if value}
 
 
+def empty_tags(tags: Mapping[str, str]) -> frozenset[str]:
+    """Those of `tags` that say nothing."""
+    return frozenset(clean_key(key) for key, value in tags.items() if not value)
+
+
 def clean_key(key: str) -> str:
     """`key` as MLflow takes a name: no brackets, slashes or control characters, at most 250 characters."""
     return _ILLEGAL.sub("_", key).strip(". ")[:KEY_LENGTH] or "_"
@@ -232,7 +256,20 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 # --- Programs and files ------------------------------------------------------------------------------------------
 
 
-def _models(folder: Path, record: RunRecord, state: RunState) -> Iterator[Model]:
+_Programs = Callable[[str], tuple[Upload, ...]]
+"""The files of a Program, by its digest."""
+
+
+def _programs_of(folder: Path) -> _Programs:
+    """Each is read once, however many Submissions are of it."""
+    return cache(lambda program: tuple(program_uploads(folder, program, "")))
+
+
+def _under(target: str, uploads: Sequence[Upload]) -> Iterator[Upload]:
+    return (replace(upload, target=f"{target}/{upload.target}") for upload in uploads)
+
+
+def _models(programs: _Programs, record: RunRecord, state: RunState) -> Iterator[Model]:
     """One for each Program that was submitted, named after its first Submission."""
     submissions: dict[str, list[SubmissionState]] = {}
     for submission in state.submissions:
@@ -243,24 +280,25 @@ def _models(folder: Path, record: RunRecord, state: RunState) -> Iterator[Model]
             name=re.sub(r"[^A-Za-z0-9_=-]+", "-", name),
             program=program,
             step=used[0].units_used,
-            files=tuple(program_uploads(folder, program, "")),
+            files=programs(program),
             tags={"program": program, "submission": str(used[0].id), "identity": identity(record)},
         )
 
 
 def _uploads(
     folder: Path,
+    programs: _Programs,
     record: RunRecord,
     state: RunState,
     events: Sequence[Event],
     attempts: Sequence[Attempt],
     bulk: bool,
 ) -> Iterator[Upload]:
-    yield Upload(RECORD, content=_json(mask(msgspec.to_builtins(record))))
+    yield Upload(RECORD, content=_record(record))
     yield Upload("config.json", content=_json(mask(dict(shown_config(record)))))
-    yield from program_uploads(folder, record.initial_program, f"programs/{INITIAL}")
+    yield from _under(f"programs/{INITIAL}", programs(record.initial_program))
     for submission in state.submissions:
-        yield from program_uploads(folder, submission.program, f"programs/{submission.id:04d}")
+        yield from _under(f"programs/{submission.id:04d}", programs(submission.program))
     for submission in state.published:
         yield from feedback_uploads(folder, submission.id, f"feedback/{submission.id:04d}", bulk)
         yield from outcome_uploads(folder, submission.id)
@@ -268,7 +306,11 @@ def _uploads(
         yield from attempt_uploads(folder, attempt.number, attempt.version, bulk)
     if any(result.ended for result in state.results.values()):
         yield from evaluation_uploads(folder, len(events))
-        yield Upload(JOURNAL, source=folder / JOURNAL, version=len(events))
+        yield Upload(JOURNAL, top=folder, source=JOURNAL, version=len(events))
+
+
+def _record(record: RunRecord) -> bytes:
+    return _json(mask(msgspec.to_builtins(record)))
 
 
 def _json(value: Any) -> bytes:

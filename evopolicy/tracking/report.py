@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from evopolicy.kernel.errors import TrackingError
+from evopolicy.kernel.folders import HeldFolder
 from evopolicy.kernel.record import RunRecord
+from evopolicy.kernel.secrets import mask_uri
 from evopolicy.tracking.compare import sweep_identity
 from evopolicy.tracking.files import Upload, stage
-from evopolicy.tracking.masking import mask_uri, masker, named_variables
+from evopolicy.tracking.masking import masker, named_variables
 from evopolicy.tracking.project import identity, shown_config
 from evopolicy.tracking.store import Store, guarded
 
@@ -39,7 +38,7 @@ def _upload(store: Store, kind: str, name: str, html: str, variables: tuple[str,
             f"tracking: the {what} is not in {place} yet; log it first: 'evopolicy track source=FOLDER'"
         )
     run_id = str(found[0].info.run_id)
-    with tempfile.TemporaryDirectory(prefix="evopolicy-tracking-") as folder:
-        stage([Upload(REPORT, content=html.encode())], Path(folder), masker(variables))
-        guarded(store.uri, "logging the report", store.client.log_artifacts, run_id, folder)
+    with HeldFolder("tracking") as folder:
+        stage([Upload(REPORT, content=html.encode())], folder, masker(variables))
+        guarded(store.uri, "logging the report", store.client.log_artifacts, run_id, str(folder))
     return run_id

@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.attendance import attempt_logs
+from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.failures import spoils
 from evopolicy.kernel.journal import Event
-from evopolicy.kernel.record import RunRecord
+from evopolicy.kernel.received import size_of
+from evopolicy.kernel.record import RunRecord, run_part
 from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.stream import TRANSCRIPT
+from evopolicy.kernel.stream import TRANSCRIPT, load_transcript
 from evopolicy.kernel.transcript import Step, ToolCall, Transcript, turns
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import attempt_target
@@ -95,13 +96,12 @@ class Attempt:
     """Higher once nothing of it can change any more."""
 
     def trace(self, mask: Masker) -> Trace | None:
-        """None where its transcript cannot be read. Raises OSError."""
+        """None where its transcript cannot be read."""
         try:
-            data = (attempt_logs(self.folder / "agent", self.number) / TRANSCRIPT).read_bytes()
-            transcript = msgspec.json.decode(data, type=Transcript)
-        except (FileNotFoundError, msgspec.MsgspecError):
+            transcript = load_transcript(self.folder, self.number)
+        except RecordError:
             return None
-        return _Writer(self, transcript, mask).trace()
+        return _Writer(self, transcript, mask).trace() if transcript else None
 
 
 def ended_attempts(folder: Path, record: RunRecord, identity: str, events: Sequence[Event]) -> Iterator[Attempt]:
@@ -113,7 +113,7 @@ def ended_attempts(folder: Path, record: RunRecord, identity: str, events: Seque
     for place, stop in pairwise([*starts, len(events)]):
         mine, number = tuple(events[place:stop]), int(events[place]["attempt"])
         last = max((n for n, event in enumerate(mine) if event["event"] == "agent_ended"), default=None)
-        if last is not None and (attempt_logs(folder / "agent", number) / TRANSCRIPT).is_file():
+        if last is not None and size_of(*run_part(folder, f"agent/attempt-{number}/{TRANSCRIPT}")) is not None:
             yield Attempt(folder, record, identity, number, mine, int(place + last + 1 < len(events)))
 
 

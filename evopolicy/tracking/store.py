@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +14,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from evopolicy.kernel.durable import move_durably, open_lock
 from evopolicy.kernel.errors import ConfigError, TrackingError
-from evopolicy.tracking.masking import mask_uri
+from evopolicy.kernel.received import is_inside
+from evopolicy.kernel.secrets import MASK, NO_SECRETS, mask_uri
 
 ARTIFACTS = ("standard", "full")
 EXPERIMENT = "evopolicy"
+VARIABLE = "MLFLOW_TRACKING_URI"
+"""MLflow's own variable for the address of a store."""
 LOCK = ".mlflow.lock"
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SCHEMES = (*_DATABASES, "http", "https", "databricks")
@@ -38,6 +43,8 @@ QUIET = {
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
+_NOT_IN_URIS = str.maketrans({letter: f"%{ord(letter):02X}" for letter in "%?#"})
+"""What means something in a URI; every other letter of a path stands for itself."""
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -88,8 +95,38 @@ class Store:
 
 
 def resolve_uri(tracking: Tracking, output: Path) -> str:
-    """The URI to connect to: the configured one, or SQLite under `output`."""
-    return tracking.uri or f"sqlite:///{output.resolve() / 'mlflow.db'}"
+    """The URI to connect to: the configured one, or SQLite under `output`. Raises ConfigError as `whole_uri` does."""
+    return whole_uri(tracking.uri) or sqlite_uri(output.resolve() / "mlflow.db")
+
+
+def whole_uri(uri: str) -> str:
+    """`uri`, or where a record holds it without its password, what VARIABLE says. Raises ConfigError where it does not.
+
+    What is written down never has the password: it is known to the command line and the environment alone.
+    """
+    if MASK not in uri:
+        return uri
+    given = os.environ.get(VARIABLE, "")
+    if mask_uri(given) != uri:
+        raise ConfigError(
+            f"tracking.uri: '{uri}' is as the record has it, without its secret; give the whole address again"
+            f" (tracking.uri=...), or put it into the variable {VARIABLE}"
+        )
+    return given
+
+
+def sqlite_uri(path: Path) -> str:
+    """The URI of the SQLite database in the file `path`, whatever the names of its folders."""
+    quoted = str(path).translate(_NOT_IN_URIS)
+    # Of a plain `sqlite:` URI MLflow makes the folder as it is written, quoted, where it is none; else never.
+    scheme = "sqlite" if quoted == str(path) else "sqlite+pysqlite"
+    return f"{scheme}:///{quoted}"
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite database's URI; None for any other store."""
+    scheme, _, path = uri.partition(":///")
+    return Path(unquote(path.partition("?")[0])) if scheme.partition("+")[0] == "sqlite" else None
 
 
 def is_database(uri: str) -> bool:
@@ -103,10 +140,17 @@ def connect(tracking: Tracking, output: Path) -> Store:
     Any number of processes may do so at once. Raises TrackingError where it cannot be reached or written.
     """
     uri = resolve_uri(tracking, output)
+    for name in ("mlflow.db", "mlartifacts") if not tracking.uri else ():
+        if not is_inside(output, output / name):
+            raise TrackingError(
+                f"tracking: {output / name} is a link out of its folder; name the store: tracking.uri=URI"
+            )
     forget_inherited()
     try:
         output.mkdir(parents=True, exist_ok=True)
         with hold(output / LOCK):
+            if not tracking.uri:
+                _make_whole(output.resolve() / "mlflow.db")
             client = _client(uri, own=not tracking.uri)
             experiment_id = _experiment(client, tracking.experiment, _artifact_root(uri, tracking, output))
     except OSError as error:
@@ -127,9 +171,9 @@ def open_existing(tracking: Tracking, output: Path) -> tuple[str, Any]:
     Raises TrackingError where there is none or it does not answer.
     """
     uri = resolve_uri(tracking, output)
-    scheme, _, path = uri.partition(":///")
-    if scheme.partition("+")[0] == "sqlite" and not Path(path.partition("?")[0]).is_file():
-        raise TrackingError(f"tracking: there is no database {path}; name the store: tracking.uri=URI, or its output=")
+    file = sqlite_file(uri)
+    if file is not None and not file.is_file():
+        raise TrackingError(f"tracking: there is no database {file}; name the store: tracking.uri=URI, or its output=")
     forget_inherited()
     return uri, _client(uri, own=not tracking.uri)
 
@@ -145,7 +189,7 @@ def forget_inherited() -> None:
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
     """Hold the file lock at `path`; waits for whoever has it."""
-    with path.open("ab") as file:
+    with open_lock(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -158,23 +202,39 @@ def guarded(uri: str, what: str, call: Callable[_P, _T], *args: _P.args, **kwarg
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = lines[0][:300].replace(uri, mask_uri(uri))
+        reason = NO_SECRETS.text(lines[0].replace(uri, mask_uri(uri)))[:300]
         raise TrackingError(f"tracking: {what} at {mask_uri(uri)} failed ({reason})") from error
 
 
+def _make_whole(path: Path) -> None:
+    """Make our own database at `path` where there is none: whole or not at all.
+
+    MLflow creates one in many steps that nothing takes back: of one that was cut, by a full disk or a kill, it can make
+    nothing any more.
+    """
+    if path.exists():
+        return
+    staging = path.with_name(f".{path.name}.staging")
+    for name in (staging.name, f"{staging.name}-journal"):
+        path.with_name(name).unlink(missing_ok=True)
+    guarded(sqlite_uri(path), "making the store", _open_client, sqlite_uri(staging))
+    move_durably(staging, path)
+
+
 def _client(uri: str, own: bool) -> Any:
-    """An open client. A database of our `own` that an older MLflow made, or that was left half made, is migrated."""
+    """An open client. A database of our `own` that an older MLflow made is migrated."""
     try:
         return guarded(uri, "opening the store", _open_client, uri)
     except TrackingError as error:
-        if not own or "out-of-date database schema" not in str(error):
+        outdated, cut = "out-of-date database schema" in str(error), "already exists" in str(error)
+        if not own or not (outdated or cut):
             raise
     command = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        path = Path(urlsplit(uri).path[1:])
+    if cut or subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        path = sqlite_file(uri) or Path()
+        command_line = shlex.join(["evopolicy", "track", f"source={path.parent}"])
         raise TrackingError(
-            f"tracking: {path} cannot be migrated; delete it and run 'evopolicy track source={path.parent}', "
+            f"tracking: {path} cannot be migrated; delete it and run {command_line}, "
             "which makes it anew from the records"
         )
     return guarded(uri, "opening the store", _open_client, uri)

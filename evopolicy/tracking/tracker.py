@@ -1,187 +1,45 @@
-"""One pass over Runs: which of their MLflow runs are behind the records, and bringing those up to date."""
+"""One pass over a sweep: which of its MLflow runs are behind the records, and bringing those up to date."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
+from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import RecordError, TrackingError
-from evopolicy.kernel.journal import JOURNAL, Event, read_journal, write_durably
-from evopolicy.kernel.record import Run, RunRecord, read_record
-from evopolicy.kernel.state import fold
-from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
-from evopolicy.tracking.compare import Comparison, Rank, colours, compare, project_agent, project_sweep, sweep_tag
-from evopolicy.tracking.log import RunLog, open_run
-from evopolicy.tracking.masking import mask, mask_uri
-from evopolicy.tracking.project import TAG_LENGTH, Projection, last_time, project_cell
-from evopolicy.tracking.store import Store, Tracking, connect, resolve_uri
+from evopolicy.kernel.received import read_part
+from evopolicy.kernel.secrets import mask_uri
+from evopolicy.kernel.sweep import SWEEP, Cell, Sweep, run_of
+from evopolicy.kernel.versioned import SCHEMA_KEY, STORE_FORMAT, parse_object
+from evopolicy.tracking.cells import COLOUR, FOLDER, CellTracker, Followed
+from evopolicy.tracking.compare import (
+    Comparison,
+    Rank,
+    agent_identity,
+    colours,
+    compare,
+    project_agent,
+    project_sweep,
+    sweep_identity,
+    sweep_tag,
+)
+from evopolicy.tracking.log import PARENT, RunLog, find_run, open_run, tagged_runs
+from evopolicy.tracking.places import place_of
+from evopolicy.tracking.project import Projection
+from evopolicy.tracking.store import Tracking, resolve_uri
 from evopolicy.tracking.views import save_views
 
-STATE = "mlflow.json"
-LINES = "journal_lines"
-"""Tag of a cell: how many lines of its journal its MLflow run holds whole."""
-ARTIFACTS = "tracked_artifacts"
-"""Tag of a cell: which artifacts were logged up to there, as `Tracking.artifacts`."""
-FILES = "tracked_files"
-"""Tag of a cell: which kinds of files were logged, as FILES_VERSION."""
-FILES_VERSION = "2"
-"""Raised when a Run's projection has more files: what an older one logged is then completed."""
-FOLDER = "folder"
-"""Tag of a sweep's cell: `Cell.run`."""
+STATE = STORE_FORMAT.name
 _IN_A_ROW = 2
 """Errors after which a pass is given up: the store is down, the rest would only wait for it."""
 
 
-@dataclass
-class Followed:
-    """A Run as it was last read, and how much of it is logged."""
-
-    folder: Path
-    result_key: str = ""
-    """Which of its results; '' for the record's own."""
-    record: RunRecord | None = None
-    events: list[Event] = field(default_factory=list)
-    run: Run | None = None
-    lines: int = 0
-    """Journal lines that are whole in the store."""
-    run_id: str = ""
-    log: RunLog | None = None
-    shown: tuple[object, ...] = ()
-    """What was last brought to the store beside the journal: tags and failure."""
-    error: str = ""
-    _size: int = -1
-
-    def refresh(self) -> None:
-        """Read the journal if it grew. Raises RecordError for a record that cannot be read."""
-        try:
-            size = (self.folder / JOURNAL).stat().st_size
-        except FileNotFoundError:
-            return
-        if size == self._size:
-            return
-        # Read again each time: a Run that goes on may follow another selection rule than before.
-        record = read_record(self.folder).under(self.result_key)
-        if self.record is not None and self.record.result_key != record.result_key:
-            self.lines, self.run_id, self.log = 0, "", None
-        self.record = record
-        self.events = list(read_journal(self.folder))
-        self.run = Run(self.folder, self.record, fold(self.events))
-        self._size = size
-
-    @property
-    def ended(self) -> float | None:
-        """When the Run ended under its own result key; Unix seconds."""
-        if self.record is None or self.run is None or not self.run.finished:
-            return None
-        return last_time(self.events, "ended", self.record.result_key)
-
-
-class CellTracker:
-    """Brings the MLflow runs of single Runs up to date; connects when it first has to."""
-
-    def __init__(self, output: Path, tracking: Tracking, *, rebuild: bool = False) -> None:
-        self.output = output
-        self.tracking = tracking
-        self._rebuild = rebuild
-        self._store: Store | None = None
-        self._whole: set[Path] = set()
-        self._followed: dict[Path, Followed] = {}
-        """The Runs `step` was asked for."""
-
-    @property
-    def logged(self) -> int:
-        """Runs that ended and are whole in the store."""
-        return len(self._whole)
-
-    def store(self) -> Store:
-        """The store, opened once. Raises TrackingError."""
-        if self._store is None:
-            self._store = connect(self.tracking, self.output)
-        return self._store
-
-    def step(self, folder: Path) -> tuple[str, ...]:
-        """Log the one Run in `folder`, outside any sweep, as far as it is. Returns what is missing and why."""
-        followed = self._followed.setdefault(folder, Followed(folder))
-        try:
-            followed.refresh()
-            self.push(followed)
-        except (TrackingError, RecordError) as error:
-            return (f"{folder}: {error}",)
-        return ()
-
-    def push(
-        self, followed: Followed, *, parent: str = "", tags: Mapping[str, str] | None = None, failed: str | None = None
-    ) -> None:
-        """Bring one cell up to its journal. `failed`: why its sweep calls it failed.
-
-        Raises TrackingError for the store's fault, RecordError for the record's.
-        """
-        if followed.record is None:
-            return
-        shown = (tuple(sorted((tags or {}).items())), failed)
-        if followed.lines == len(followed.events) and followed.shown == shown:
-            return
-        projection = self._project(followed, followed.record, len(followed.events))
-        if failed is not None and projection.status == "RUNNING":
-            projection = _broken_off(projection, followed, failed)
-        try:
-            self._bring(followed, projection, parent, tags or {})
-        except TrackingError:
-            followed.log = None
-            raise
-        followed.lines, followed.shown, followed.error = len(followed.events), shown, ""
-        if followed.ended is not None:
-            self._whole.add(followed.folder)
-            followed.log = None
-
-    def _project(self, followed: Followed, record: RunRecord, lines: int) -> Projection:
-        bulk = self.tracking.artifacts == "full"
-        try:
-            return project_cell(followed.folder, record, followed.events[:lines], bulk=bulk)
-        except (KeyError, TypeError, ValueError, OSError) as error:
-            raise RecordError(f"{followed.folder}: cannot be read ({error!r})") from error
-
-    def _bring(self, followed: Followed, projection: Projection, parent: str, tags: Mapping[str, str]) -> None:
-        log = followed.log or self._open(followed, projection, parent)
-        followed.log, followed.run_id = log, log.run_id
-        if followed.lines < len(followed.events) or projection.status != log.status:
-            log.push(projection)
-            if "error" not in projection.tags:
-                log.drop_tag("error")
-            log.set_tag(ARTIFACTS, self.tracking.artifacts)
-            log.set_tag(FILES, FILES_VERSION)
-            log.set_tag(LINES, str(len(followed.events)))
-        for key, value in tags.items():
-            if not (key == "sweep" and "sweep" in log.tags):
-                log.set_tag(key, value)
-
-    def _open(self, followed: Followed, projection: Projection, parent: str) -> RunLog:
-        """Its run, and what the last tracker says of how far it is."""
-        log = open_run(self.store(), projection, parent=parent, known=followed.run_id)
-        lines = log.tags.get(LINES, "")
-        same = log.tags.get(ARTIFACTS) == self.tracking.artifacts and log.tags.get(FILES) == FILES_VERSION
-        followed.lines = int(lines) if lines.isdigit() and same and not self._rebuild else 0
-        if 0 < followed.lines < len(followed.events) and followed.record is not None:
-            before = self._project(followed, followed.record, followed.lines)
-            log.consider_uploaded(before.uploads)
-            log.consider_traced(before.attempts)
-        return log
-
-
-def _place(cell: Cell) -> str:
-    """Names one result of one Run."""
-    return f"{cell.run} {cell.result_key}".strip()
-
-
-def _broken_off(projection: Projection, followed: Followed, why: str) -> Projection:
-    """A Run that its sweep has given up: it will not go on by itself."""
-    ended = float(followed.events[-1]["time"]) if followed.events else projection.started
-    tags = {**projection.tags, "error": mask(why)[:TAG_LENGTH] or "failed"}
-    return replace(projection, status="FAILED", ended=ended, tags=tags)
+class _Under(TypedDict):
+    parent: str
+    tags: dict[str, str]
 
 
 class SweepTracker:
@@ -191,6 +49,7 @@ class SweepTracker:
         self._output = output
         self._folder = folder
         self._rank = rank
+        self._rebuild = rebuild
         self._cells = CellTracker(output, tracking, rebuild=rebuild)
         self._followed: dict[str, Followed] = {}
         self._logs: dict[str, RunLog] = {}
@@ -198,6 +57,10 @@ class SweepTracker:
         self._state = _State.read(folder, tracking, output)
         self._compared: tuple[object, ...] = ()
         self._views_saved = False
+        self._parents: dict[str, str] = {}
+        """MLflow runs of sweeps that made cells of this one, '' where the store has none."""
+        self._retag = True
+        """Whether a run may have the sweep's tag that is no part of it."""
         self.worth_retrying = False
         """Whether what the last pass missed may work later: the store's fault, not the record's."""
 
@@ -205,12 +68,17 @@ class SweepTracker:
     def logged(self) -> int:
         return self._cells.logged
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return tuple(self._cells.left_out)
+
     def step(self, sweep: Sweep) -> tuple[str, ...]:
         """One pass. Returns what is missing in the store, and why, one line each; never raises for that."""
         self.worth_retrying = False
         missing = self._refresh(sweep)
         try:
             parent = self._open_sweep(sweep)
+            missing.extend(self._push_aside(sweep, parent))
             missing.extend(self._push_cells(sweep, parent))
             self._drop_former(sweep)
             missing.extend(self._push_comparison(sweep, parent))
@@ -225,16 +93,20 @@ class SweepTracker:
         return tuple(dict.fromkeys(missing))
 
     def _refresh(self, sweep: Sweep) -> list[str]:
+        self._cells.makers.refresh()
         missing = []
-        for former in self._followed.keys() - {_place(cell) for cell in sweep.cells}:
+        for former in self._followed.keys() - {place_of(cell) for cell in sweep.cells}:
             del self._followed[former]
+            self._retag = True
         for cell in sweep.cells:
-            followed = self._followed.get(_place(cell))
+            followed = self._followed.get(place_of(cell))
+            fresh = followed is None or followed.record is None
             if followed is None:
-                followed = self._followed[_place(cell)] = Followed(self._output / cell.run, cell.result_key)
-                followed.run_id = self._state.cells.get(_place(cell), "")
+                followed = self._followed[place_of(cell)] = Followed(self._output / cell.run, cell.result_key)
+                followed.run_id = self._state.cells.get(place_of(cell), "")
             try:
-                followed.refresh()
+                run_of(self._output, cell)
+                self._retag |= followed.refresh() and not fresh
             except RecordError as error:
                 missing.append(f"{cell.run}: {error}")
         return missing
@@ -243,10 +115,10 @@ class SweepTracker:
         """The sweep's MLflow run, made before any cell so that cells lie under it."""
         if "" not in self._logs:
             bare = project_sweep(Comparison(sweep, {}, {}, sweep.created))
-            self._logs[""] = open_run(self._cells.store(), bare, known=self._state.sweep)
-            self._state.sweep = self._logs[""].run_id
-            if "sweep" not in self._logs[""].tags:
-                self._logs[""].push(replace(bare, points=(), uploads=(), ended=None, status="RUNNING"))
+            log = open_run(self._cells.store(), bare, known=self._state.sweep, revive=self._rebuild)
+            self._logs[""], self._state.sweep = log, log.run_id
+            if "sweep" not in log.tags and not log.deleted:
+                log.push(replace(bare, points=(), uploads=(), ended=None, status="RUNNING"))
         if not self._views_saved:
             save_views(self._cells.store(), sweep)
             self._views_saved = True
@@ -257,38 +129,67 @@ class SweepTracker:
         colour = colours(sweep)
         in_a_row = 0
         broken: list[str] = []
-        for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[_place(c)].error)):
-            followed = self._followed[_place(cell)]
-            tags = {"sweep": sweep.name, sweep_tag(sweep.name): "true", "mlflow.runColor": colour[cell.entry]}
-            tags[FOLDER] = cell.run
+        for cell in sorted(sweep.cells, key=lambda c: bool(self._followed[place_of(c)].error)):
+            followed = self._followed[place_of(cell)]
+            tags = {sweep_tag(sweep.name): "true", COLOUR: colour[cell.entry], FOLDER: cell.run}
             failed = cell.error if cell.status == "failed" else None
             if in_a_row >= _IN_A_ROW:
                 followed.error = followed.error or ("the store did not answer" if followed.record else "")
                 continue
             try:
-                self._cells.push(followed, parent=parent, tags=tags, failed=failed)
+                self._cells.push(followed, failed=failed, **self._under(sweep, cell, followed, parent, tags))
                 in_a_row = 0
             except TrackingError as error:
                 followed.error, in_a_row = str(error), in_a_row + 1
             except RecordError as error:
                 broken.append(f"{cell.run}: {error}")
             if followed.run_id:
-                self._state.cells[_place(cell)] = followed.run_id
-        behind = [f"{cell.run}: {why}" for cell in sweep.cells if (why := self._followed[_place(cell)].error)]
+                self._state.cells[place_of(cell)] = followed.run_id
+        behind = [f"{cell.run}: {why}" for cell in sweep.cells if (why := self._followed[place_of(cell)].error)]
         self.worth_retrying = bool(behind)
         return behind + broken
 
-    def _drop_former(self, sweep: Sweep) -> None:
-        """A sweep that was defined anew under its name: what is no cell of it any more leaves its views."""
-        for run in self._state.cells.keys() - {_place(cell) for cell in sweep.cells}:
-            self._untag(self._state.cells.pop(run), sweep)
-        for entry in self._state.agents.keys() - {cell.entry for cell in sweep.cells}:
-            self._logs.pop(entry, None)
-            self._untag(self._state.agents.pop(entry), sweep)
+    def _under(self, sweep: Sweep, cell: Cell, followed: Followed, parent: str, tags: dict[str, str]) -> _Under:
+        """Where a cell lies: under the sweep that made its Run, and under this one where the store has not that."""
+        created = followed.record.created if followed.record else sweep.created
+        maker = self._cells.makers.of(place_of(cell), created) or sweep.name
+        if maker != sweep.name:
+            if maker not in self._parents:
+                self._parents[maker] = find_run(self._cells.store(), sweep_identity(maker), "sweep")
+            if self._parents[maker]:
+                parent = self._parents[maker]
+            else:
+                maker = sweep.name
+        return {"parent": parent, "tags": {**tags, "sweep": maker}}
 
-    def _untag(self, run_id: str, sweep: Sweep) -> None:
-        nowhere = Projection("", "", "RUNNING", 0.0, tags={"kind": ""})
-        open_run(self._cells.store(), nowhere, known=run_id).drop_tag(sweep_tag(sweep.name))
+    def _push_aside(self, sweep: Sweep, parent: str) -> list[str]:
+        """The Runs in whose place cells of this sweep are, or will be."""
+        places = {cell.run for cell in sweep.cells}
+        self._parents[sweep.name] = parent
+        return self._cells.push_aside(places.__contains__, self._parents)
+
+    def _drop_former(self, sweep: Sweep) -> None:
+        """What has this sweep's tag and is no part of it (any more) leaves its views: it was defined anew, or a Run
+        took another's place."""
+        entries = {cell.entry for cell in sweep.cells}
+        for entry in self._state.agents.keys() - entries:
+            self._logs.pop(entry, None)
+            del self._state.agents[entry]
+            self._retag = True
+        for place in self._state.cells.keys() - {place_of(cell) for cell in sweep.cells}:
+            del self._state.cells[place]
+        if not self._retag:
+            return
+        mine = {followed.run_id for followed in self._followed.values()}
+        mine |= {agent_identity(sweep.name, entry) for entry in entries}
+        waiting = {cell.run for cell in sweep.cells if not self._followed[place_of(cell)].run_id}
+        store = self._cells.store()
+        for run in tagged_runs(store, sweep_tag(sweep.name)):
+            tags = run.data.tags
+            known = {"cell": run.info.run_id, "agent": tags.get("identity")}.get(tags.get("kind", ""))
+            if known is not None and known not in mine and tags.get(FOLDER) not in waiting:
+                RunLog(store, run).drop_tag(sweep_tag(sweep.name))
+        self._retag = False
 
     def _push_comparison(self, sweep: Sweep, parent: str) -> list[str]:
         """The agents and the sweep itself, where a cell ended or its status changed since the last pass."""
@@ -304,15 +205,27 @@ class SweepTracker:
         except Exception as error:
             return [f"rank scores of {sweep.name}: {error}"]
         for entry, rank in comparison.ranks.items():
-            projection = project_agent(comparison, entry, rank)
-            if entry not in self._logs:
-                known = self._state.agents.get(entry, "")
-                self._logs[entry] = open_run(self._cells.store(), projection, parent=parent, known=known)
-                self._state.agents[entry] = self._logs[entry].run_id
-            self._logs[entry].push(projection)
-        self._logs[""].push(project_sweep(comparison))
+            self._bring(entry, project_agent(comparison, entry, rank), parent)
+        self._bring("", project_sweep(comparison), "")
         self._compared = now
         return []
+
+    def _bring(self, entry: str, projection: Projection, parent: str) -> None:
+        """Bring the run of an entry, or of the sweep (''), up to `projection`; one that was deleted is left alone."""
+        if entry not in self._logs:
+            known = self._state.agents.get(entry, "")
+            self._logs[entry] = open_run(
+                self._cells.store(), projection, parent=parent, known=known, revive=self._rebuild
+            )
+        log = self._logs[entry]
+        if not log.deleted and entry and log.contradicts(projection, metrics=True):
+            log = self._logs[entry] = log.replaced(projection)
+        if entry:
+            self._state.agents[entry] = log.run_id
+        if not log.deleted:
+            log.push(projection)
+            if parent:
+                log.set_tag(PARENT, parent)
 
 
 @dataclass
@@ -330,18 +243,18 @@ class _State:
     @classmethod
     def read(cls, folder: Path, tracking: Tracking, output: Path) -> _State:
         uri = resolve_uri(tracking, output)
-        place = hashlib.sha256(f"{uri}\n{tracking.experiment}".encode()).hexdigest()[:32]
+        place = hashlib.sha256(f"{mask_uri(uri)}\n{tracking.experiment}".encode()).hexdigest()[:32]
         fresh = cls(place, mask_uri(tracking.uri) or "sqlite under the output folder")
         try:
-            value: dict[str, Any] = json.loads((folder / STATE).read_bytes())
+            value = STORE_FORMAT.upgraded(parse_object(read_part(folder, STATE, STORE_FORMAT.bytes)), STATE)
             if value["place"] != place:
                 return fresh
             return cls(place, fresh.uri, str(value["sweep"]), dict(value["agents"]), dict(value["cells"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecordError):
             return fresh
 
     def write(self, folder: Path) -> None:
-        value = {"schema": 1, "place": self.place, "uri": self.uri, "sweep": self.sweep}
+        value = {SCHEMA_KEY: STORE_FORMAT.newest, "place": self.place, "uri": self.uri, "sweep": self.sweep}
         text = json.dumps({**value, "agents": self.agents, "cells": self.cells}, indent=2) + "\n"
         if text != self._written:
             write_durably(folder / STATE, text.encode())

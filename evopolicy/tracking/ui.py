@@ -19,8 +19,8 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 from evopolicy.kernel.errors import ConfigError, RecordError, TrackingError, did_you_mean
+from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder
-from evopolicy.tracking.masking import mask_uri
 from evopolicy.tracking.store import QUIET, Store, Tracking, connect, is_database, resolve_uri
 from evopolicy.tracking.views import plain_link, save_views, view_key, view_link
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -23,11 +23,12 @@ class Toy(gymnasium.Env[Any, Any]):
     ) -> None:
         self.end, self.fixed_reward, self.kind, self.render_mode = end, reward, kind, render_mode
         box = spaces.Box(-100.0, 100.0, (2,), np.float32)
-        self.observation_space = {
+        kinds: dict[str, spaces.Space[Any]] = {
             "flat": box,
             "image": spaces.Box(0, 255, (32, 32, 3), np.uint8),
             "dict": spaces.Dict({"place": box, "count": spaces.Discrete(1_000)}),
-        }[kind]
+        }
+        self.observation_space = kinds[kind]
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self._buffer = np.zeros(2, np.float32)
         self.over = False
@@ -59,8 +60,8 @@ class Toy(gymnasium.Env[Any, Any]):
 
 @pytest.fixture(scope="session", autouse=True)
 def _toys() -> Iterator[None]:
-    gymnasium.register(LIMITED, entry_point=Toy, max_episode_steps=50, reward_threshold=5.0)
-    gymnasium.register(UNLIMITED, entry_point=Toy)
+    gymnasium.register(LIMITED, entry_point=cast(Any, Toy), max_episode_steps=50, reward_threshold=5.0)
+    gymnasium.register(UNLIMITED, entry_point=cast(Any, Toy))
     yield
     for name in (LIMITED, UNLIMITED):
         gymnasium.registry.pop(name)

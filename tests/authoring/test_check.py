@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from evopolicy.authoring import (
     find_breaches,
 )
 from evopolicy.authoring.benchmark import PROGRAMS
+from evopolicy.authoring.check_feedback import _check_outcome
+from evopolicy.kernel.evaluation import EpisodeResult
 from evopolicy.kernel.feedback import MAX_ARTIFACT_BYTES
 
 GOOD = BenchmarkSpec(
@@ -519,3 +522,12 @@ def test_a_render_that_raises_is_found() -> None:
         benchmark.render = render
 
     assert "render raises on a corrupt trace" in findings(spoil)
+
+
+@pytest.mark.parametrize(("length", "told"), [(9, True), (10, False)])
+def test_an_episode_that_was_broken_off_may_score_less_than_a_failed_one(length: int, told: bool) -> None:
+    spec = replace(GOOD, failure_score=0.0, measures=())
+    benchmark: Any = SimpleNamespace(spec=spec, score=lambda _: -5.0)
+    result = EpisodeResult(0, Outcome(0, -5.0, length, "truncated"))
+    found = list(_check_outcome(benchmark, result, 10))
+    assert [text.split(",")[0] for text in found] == ["a finished Episode scores -5"] * told

@@ -69,6 +69,15 @@ def test_a_distribution_that_cannot_be_imported_hides_no_other_and_is_named(monk
         find_benchmark("zebra")
 
 
+def test_a_distribution_that_exits_when_it_is_imported_ends_no_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "exits_when_imported.py").write_text("raise SystemExit(3)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install(monkeypatch, FAMILY, ("exits", "exits_when_imported:load"))
+    assert "cartpole" in known_benchmarks()
+
+
 def test_a_name_two_distributions_offer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FAMILY, ("other", "evopolicy_classic_control:load"))
     with pytest.raises(ConfigError, match="uninstall all but one"):

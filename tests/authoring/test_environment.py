@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from evopolicy.authoring import (
     BenchmarkReference,
@@ -19,6 +20,9 @@ from evopolicy.authoring import (
     Profile,
     rollout,
 )
+from evopolicy.authoring.environment import _numbers
+from evopolicy.authoring.spaces import own_action, space_from_gymnasium
+from evopolicy.kernel.spaces import cast_action
 
 MEASURES = (
     Measure("moved", "m", of="place", how="change"),
@@ -128,6 +132,22 @@ def test_the_seed_alone_makes_the_episode() -> None:
     assert starts[0][0] != starts[2**62][0]
 
 
+def test_each_part_of_an_environment_has_a_seed_of_its_own() -> None:
+    benchmark, seeds = toy(), {}
+    env = benchmark.open()
+    for name in ("action_space", "observation_space"):
+        getattr(env, name).seed = lambda seed, name=name: seeds.update({name: seed})
+    benchmark.wrap(env, EpisodeSpec(0, 4, 9)).reset()
+    assert seeds == {"action_space": 5, "observation_space": 6}
+
+
+def test_of_a_steps_info_so_many_numbers_are_kept_and_none_that_no_record_holds() -> None:
+    assert len(_numbers({f"n{place}": place for place in range(40)}, ())) == 32
+    told = {"seed": 7, "as_float": np.float32(7), "policy": 9, "other": 8}
+    assert _numbers(told, (), frozenset({7, 9})) == {"other": 8}, "an Environment that tells its seed told the agent"
+    assert _numbers({"most": 2**63 - 1, "more": 2**63, "less": -(2**63), "large": 1e300}, ()) == {"most": 2**63 - 1}
+
+
 def test_the_limit_of_the_id_truncates() -> None:
     outcome = rollout(toy(), EpisodeSpec(0, 4, 9), constantly(0.0))
     assert (outcome.length, outcome.ending) == (50, "truncated")
@@ -176,6 +196,33 @@ def test_an_info_entry_called_like_a_field_is_told_apart() -> None:
     environment = benchmark.make(EpisodeSpec(0, 4, 9))
     environment.reset()
     assert set(environment.step(np.array([0.25], np.float32)).info) == {"place", "info_twice"}
+
+
+def test_an_environment_is_given_actions_it_knows_as_its_own() -> None:
+    """A MultiDiscrete of int32 was given int64, which its own `contains` refuses."""
+    small = spaces.MultiDiscrete([2, 3], dtype=np.int32)
+    for space in (small, spaces.Dict({"a": small, "b": spaces.Discrete(2)}), spaces.Tuple((spaces.Discrete(2), small))):
+        change = own_action(space)
+        plain, _ = cast_action(space_from_gymnasium(space), space_from_gymnasium(space).sample())
+        assert change is not None and space.contains(change(plain)) and not space.contains(plain)
+    assert own_action(spaces.MultiDiscrete([2, 3])) is None
+
+
+def test_pictures_may_be_asked_of_an_environment_for_the_policy() -> None:
+    env = toy({"observation_fields": (), "measures": ()}, kwargs={"render_mode": "rgb_array"}).open()
+    assert env.unwrapped.render_mode == "rgb_array"
+
+
+@pytest.mark.parametrize("given", [("x",) * 5, (np.zeros(2), None, False, False, {}), (np.zeros(2), 0.0, False, {})])
+def test_what_a_step_gives_that_cannot_be_read_is_the_environments_fault(given: Any) -> None:
+    """And no exception of the step, which an Action could be to blame for."""
+    benchmark = toy()
+    env = benchmark.open()
+    environment = benchmark.wrap(env, EpisodeSpec(0, 1, 2))
+    environment.reset()
+    env.step = lambda _: given
+    with pytest.raises(ExecutionError, match="the Environment gave what cannot be read"):
+        environment.step(np.zeros(1, np.float32))
 
 
 def test_unnamed_fields_are_numbered() -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from evopolicy.authoring import ConfigError, EpisodeSpec, check_benchmark, run_program
+from evopolicy.authoring.environment import GymnasiumEnvironment
 from evopolicy.authoring.gymnasium import load, slug_of
+from evopolicy.authoring.profile import Profile
+from evopolicy.cells import load_benchmark
+from evopolicy.kernel.pool import PoolConfig, plan_pool
+from evopolicy.presets import option
 
 TOY = "evopolicy-test/Toy-v0"
 
@@ -39,6 +46,48 @@ def test_keywords_and_limits_are_part_of_the_tasks_digest() -> None:
         for options in ({}, {"kwargs": {"end": 2.0}}, {"max_steps": 20}, {"out_of_bounds": "clip"})
     }
     assert len(digests) == 4
+
+
+def test_every_number_an_environment_is_seeded_with_fits_31_bits() -> None:
+    """Public Environments refused the seeds of 63 bits: "Seed must be between 0 and 2**32 - 1"."""
+    benchmark = load_benchmark({**option("benchmark", "gymnasium"), "env_id": "CartPole-v1", "failure_score": 0})
+    assert benchmark.spec.seed_bits == 31
+    pool = plan_pool(PoolConfig("derived", training=8, validation=4, assessment=4, seed=0), benchmark)
+    assert all(episode.seed < 2**31 for episode in (*pool.training, *pool.validation, *pool.assessment))
+    env = Seeds()
+    GymnasiumEnvironment(env, Profile("s", "s/S-v0", "S-v0", "S", "", "", "", 0), benchmark.spec, last_seed(31)).reset()
+    assert len(env.seeds) == 3
+    assert all(0 <= seed < 2**31 for seed in env.seeds)
+
+
+def last_seed(bits: int) -> EpisodeSpec:
+    return EpisodeSpec(0, 2**bits - 1, 0)
+
+
+class Seeds:
+    """Keeps every seed it is given."""
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+        self.action_space = self.observation_space = SimpleNamespace(seed=self.seeds.append)
+
+    def reset(self, *, seed: int) -> Any:
+        self.seeds.append(seed)
+        return np.zeros(4), {}
+
+
+def test_a_record_that_names_no_size_of_seeds_keeps_its_task_and_pool() -> None:
+    before = load(TOY, failure_score=-500)
+    assert "seed_bits" not in before.spec.parameters
+    assert before.spec.seed_bits == 63
+    now = load(TOY, failure_score=-500, seed_bits=31)
+    assert now.spec.digest != before.spec.digest
+    assert now.reference.load().spec.seed_bits == 31
+    check_benchmark(now, render=False)
+
+
+def test_a_failure_may_score_what_a_solved_task_scores_and_no_more() -> None:
+    assert load(TOY, failure_score=5).spec.failure_score == 5.0
 
 
 def test_the_programs_any_task_has_run() -> None:
@@ -77,6 +126,7 @@ def test_slugs_are_portable(env_id: str, slug: str) -> None:
         ({"env_id": "evopolicy-test/Endless-v0", "failure_score": 0}, "benchmark.max_steps is missing"),
         ({"env_id": TOY, "failure_score": 0, "kwargs": {"no": 1}}, "cannot be made: TypeError"),
         ({"env_id": TOY, "failure_score": 0, "out_of_bounds": "wrap"}, "benchmark.out_of_bounds"),
+        ({"env_id": TOY, "failure_score": 0, "seed_bits": 64}, "benchmark.seed_bits is a whole number from 16 to 63"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_sentence(arguments: dict[str, Any], sentence: str) -> None:

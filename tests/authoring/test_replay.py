@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from PIL.GifImagePlugin import GifImageFile
 
 from evopolicy.authoring import (
     BenchmarkReference,
@@ -56,6 +57,14 @@ def test_stepping_again_gives_the_recorded_rows(tmp_path: Path) -> None:
     assert all((a.observation == b.observation).all() for a, b in zip(again, recorded, strict=True))
 
 
+def test_stepping_again_ends_where_the_environment_ends_now(tmp_path: Path) -> None:
+    trace = record(toy(), tmp_path, 0.75)
+    nearer = toy(end=1.5)
+    again = list(step_again(nearer, nearer.make(EPISODE), trace))
+    assert 1 < len(again) < len(list(read_trace(trace)))
+    assert [row.terminated for row in again] == [False] * (len(again) - 1) + [True]
+
+
 def test_a_replay_is_an_animation_and_a_contact_sheet(tmp_path: Path) -> None:
     benchmark = toy()
     artifacts = benchmark.render(EPISODE, record(benchmark, tmp_path, 0.0), tmp_path)
@@ -75,13 +84,14 @@ def test_where_the_policy_sees_pictures_the_replay_is_made_of_them_without_stepp
             raise AssertionError(f"nothing is to be drawn again, with {options}")
 
     benchmark = Seeing(toy().profile, BenchmarkReference("nowhere:load"))
-    benchmark.spec = replace(toy().spec, observation_space=box(0, 255, (96, 80, 3), "uint8"))  # type: ignore[misc]
+    benchmark.spec = replace(toy().spec, observation_space=box(0, 255, (96, 80, 3), "uint8"))
     with TraceWriter(tmp_path / "t") as writer:
         for step in range(3):
             picture = np.full((96, 80, 3), 100 * step, np.uint8)
             writer.write(TraceRow(step, picture, [0.0] if step else None, 1.0, False, False, {}))
     animated, sheet = benchmark.render(EPISODE, tmp_path / "t", tmp_path)
     with Image.open(animated.path) as frames:
+        assert isinstance(frames, GifImageFile)
         assert frames.n_frames == 3
         assert frames.width > 240, "enlarged"
         frames.seek(2)
@@ -178,6 +188,8 @@ def test_worst_median_and_best_are_pictured() -> None:
 
 def test_a_failed_episode_is_graded_as_the_host_grades_it() -> None:
     assert worst_median_best([result(0, 50, failed=True), result(1, 3), result(2, 9)], 0)[0] == 0
+    below = [result(0, -20, failed=True), result(1, -50, failed=True), result(2, 9)]
+    assert worst_median_best(below, 0) == [1, 0, 2], "what it lost before it failed counts"
 
 
 def test_without_steps_or_trace_nothing_is_pictured() -> None:

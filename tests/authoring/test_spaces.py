@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from evopolicy.authoring import BenchmarkError, Box, Text, belongs, column_names, flatten, space_from_gymnasium
+from evopolicy.authoring import (
+    BenchmarkError,
+    Box,
+    Discrete,
+    Text,
+    belongs,
+    column_names,
+    flatten,
+    space_from_gymnasium,
+)
 from evopolicy.authoring.spaces import member_of
 from evopolicy.kernel.spaces import from_value, to_value
 
@@ -37,6 +46,12 @@ def test_every_supported_kind_keeps_what_defines_it() -> None:
             ],
         },
     }
+
+
+def test_a_choice_lies_between_its_ends() -> None:
+    space = Discrete(4, start=-1)
+    assert [not belongs(space, value) for value in range(-2, 4)] == [False, True, True, True, True, False]
+    assert belongs(space, 3) == "expected an int from -1 to 2, found 3"
 
 
 class Greetings(spaces.Space[str]):
@@ -121,3 +136,20 @@ def test_images_grids_and_text_are_no_table(space: Any) -> None:
 
 def test_a_text_space_keeps_its_letters() -> None:
     assert space_from_gymnasium(spaces.Text(3, charset="ab")) == Text(3, 1, spaces.Text(3, charset="ab").characters)
+
+
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [
+        (spaces.Discrete(5), 77),
+        (spaces.Discrete(5), 1.5),
+        (spaces.Box(0, 255, (1,), np.uint8), np.array([300])),
+        (spaces.Box(-9, 9, (1,), np.int32), np.array([np.nan])),
+        (spaces.MultiBinary(2), np.array([256, 1])),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_numbers_that_would_be_others_are_no_members(space: Any, value: Any) -> None:
+    """300 became 44, NaN the least int, 77 a choice of five."""
+    with pytest.raises(ValueError, match=r"changes when it is cast|expected an int from 0 to 4"):
+        member_of(space_from_gymnasium(space))(value)

@@ -1,16 +1,23 @@
 """Which of a sweep's settings become a part of its entries' names."""
 
+from typing import Any
+
 from evopolicy.cli.axes import swept_axes
 
+Composed = tuple[list[str], dict[str, Any]]
+"""A cell's overrides and what they compose to."""
 
-def cell(*overrides: str, agent: str = "command", label: str = "", benchmark: str = "cartpole", env_id: str = ""):
+
+def cell(
+    *overrides: str, agent: str = "command", label: str = "", benchmark: str = "cartpole", env_id: str = ""
+) -> Composed:
     return list(overrides), {
         "agent": {"name": agent, "label": label},
         "benchmark": {"name": benchmark, "env_id": env_id},
     }
 
 
-def axes(*cells):
+def axes(*cells: Composed) -> list[dict[str, str]]:
     overrides, configs = zip(*cells, strict=True)
     return swept_axes(overrides, configs)
 

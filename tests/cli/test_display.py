@@ -31,9 +31,9 @@ def board(*statuses: str, entry: str = "cma_es") -> Board:
 
 
 def shown(what: Board) -> str:
-    console = Console(file=io.StringIO(), width=140, force_terminal=True, color_system=None)
-    console.print(render(what))
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    screen = io.StringIO()
+    Console(file=screen, width=140, force_terminal=True, color_system=None).print(render(what))
+    return screen.getvalue()
 
 
 def test_the_table_shows_phase_episodes_submissions_and_best_score_of_running_cells() -> None:
@@ -69,8 +69,18 @@ def test_plain_lines_come_once_for_each_phase_and_each_end(capsys: pytest.Captur
     assert len(said) == 4
     assert "session, best score so far 41.5" in said[0] and "validation" in said[1]
     assert said[2].startswith("[2/2]") and "held-out 99" in said[2]
-    assert "FAILED" in said[3] and "the reason in two lines" in said[3]
+    assert ": FAILED: the reason" in said[3], "one that never started has no time"
+    assert "the reason in two lines" in said[3]
     assert "\x1b" not in out
+
+
+def test_why_a_single_run_failed_is_left_to_the_end_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    what = board("failed")
+    what.name, what.cells[0].error = "", "the reason"
+    with display.show(what) as lines:
+        lines.update()
+    out = capsys.readouterr().out
+    assert "FAILED" in out and "the reason" not in out
 
 
 def test_plain_lines_of_a_large_sweep_are_one_for_a_cell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 
-from evopolicy.cli import launch
+from evopolicy.cli import compose, launch
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.main import main
 from evopolicy.cli.plan import Command
@@ -115,8 +115,8 @@ def test_cells_that_differ_in_the_seed_alone_are_composed_once(
     launched: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     composed: list[Any] = []
-    original = launch.compose.plain
-    monkeypatch.setattr(launch.compose, "plain", lambda config: composed.append(config) or original(config))
+    original = compose.plain
+    monkeypatch.setattr(compose, "plain", lambda config: composed.append(config) or original(config))
     assert main([*CELLS, "seed=0,1,2,3"]) == 0
     assert len(composed) == 1
     ((command, _, _),) = launched["commands"]

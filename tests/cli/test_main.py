@@ -43,6 +43,16 @@ def test_help_and_version_answer_without_importing_hydra() -> None:
         assert expected in done.stdout
 
 
+def test_a_verb_that_is_interrupted_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evopolicy.cli.status.status", interrupted)
+    assert refused(capsys, "status", code=130) == "evopolicy: interrupted"
+
+
 def test_nothing_at_all_shows_help_and_runs_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main([]) == 0
     assert HELP.splitlines()[0] in capsys.readouterr().out
@@ -56,8 +66,14 @@ def test_every_verb_exists_and_has_help(verb: str, capsys: pytest.CaptureFixture
     assert callable(getattr(import_module(f"evopolicy.cli.{VERBS[verb].module}"), verb))
     assert main([verb, "--help"]) == 0
     printed = capsys.readouterr().out
-    assert VERBS[verb].what in printed
+    assert VERBS[verb].what in printed and f"evopolicy {verb} {VERBS[verb].usage}\n" in printed
     assert all(f"\n  {key} " in printed for key in VERBS[verb].options)
+
+
+def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
+        assert main(words) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
 
 
 def test_every_key_of_a_table_and_of_a_figure_is_an_option() -> None:
@@ -85,6 +101,10 @@ def test_every_key_of_a_table_and_of_a_figure_is_an_option() -> None:
         ([*CELL, "experiment.x=1"], ["experiment: takes a name", "quickstart"]),
         ([*CELL, "suite.x=1"], ["suite: takes a name", "classic"]),
         ([*CELL, "seed=1.5"], ["seed: a whole number is needed, found '1.5'"]),
+        ([*CELL, "seed=-1"], ["seed: a whole number from 0 is needed, found -1"]),
+        ([*CELL, "pool.seed=-1"], ["pool.seed: a whole number from 0 is needed, found -1"]),
+        ([*CELL, "secret.generated=maybe"], ["secret.generated: true or false is needed, found 'maybe'"]),
+        ([*CELL, "secret.file=nowhere"], ["secret.file: 'nowhere' cannot be read", "; name the file"]),
         ([*CELL, "budget.episodes=null"], ["budget.episodes: a value is needed"]),
         ([*CELL, "prompt.skills=x"], ["prompt.skills: a list"]),
         ([*CELL, "seed=[1"], ["the override 'seed=[1' cannot be read"]),
@@ -181,7 +201,10 @@ def test_an_output_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixtu
         (["track", "source=."], ["is no folder of a Run, a sweep or an output"]),
         (["ui", "output=nowhere"], ["nowhere"]),
         (["evaluate", "benchmark=cartpole"], ["program=DIR"]),
-        (["evaluate", "program=nowhere", "benchmark=cartpole"], ["nowhere"]),
+        (["evaluate", "program=nowhere", "benchmark=cartpole"], ["program: there is no folder 'nowhere'; name"]),
+        (["evaluate", "program=.", "benchmark=cartpole"], ["program: '.' is refused", "policy.py is missing"]),
+        (["figure", "to=x.svg"], ["figure: name what to draw, name=NAME; `evopolicy figure` lists"]),
+        (["figure", "name='timelin'"], ["there is no figure 'timelin'", "Did you mean 'timeline'"]),
         (["evaluate", "program=.", "benchmark=cartpole", "split=test"], ["split"]),
         (["evaluate", "program=.", "benchmark=cartpole", "seed=0,1"], ["one value for every key"]),
         (["doctor", "x=1"], ["there is no option 'x'"]),

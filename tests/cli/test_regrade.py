@@ -22,6 +22,8 @@ from evopolicy.kernel.record import Run
         (["source=x", "pool.training=3"], "pool.training is what the agent had"),
         (["source=x", "selection=last,trainin_mean"], "Did you mean 'training_mean'"),
         (["source=x", "selection=last", "selection.rule=last"], "one way"),
+        (["source=x", "selection='last,trainin_mean'"], "Did you mean 'training_mean'"),
+        (["source='y z'"], "y z"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_a_sentence(
@@ -81,7 +83,7 @@ def test_a_name_is_one_way_of_grading(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     evopolicy.run("baseline", "cartpole", protocol="smoke", output="outputs", execution="landlock", tracking="off")
-    words = ["regrade", "source=outputs", "name=more", "pool.assessment=10"]
+    words = ["regrade", "source=outputs", "name=more", "execution.isolation=landlock", "pool.assessment=10"]
     assert main(words) == 0
     first = capsys.readouterr().out
     assert "1 Run regraded" in first and "evopolicy table source=outputs/regrades/more" in first

@@ -6,24 +6,22 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-import uuid
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from evopolicy.cli.processes import descendants
+from evopolicy.cli.cell import Job
+from evopolicy.cli.scheduler import Task
+from evopolicy.cli.sweep import _write_jobs
 from evopolicy.kernel.record import load_run
 from evopolicy.kernel.sweep import read_sweep, sweep_folder
+from tests.cli.place import PATIENCE, TINY, Place, gone
 
 pytestmark = pytest.mark.slow
 
-COMMAND = [sys.executable, "-m", "evopolicy.cli.main"]
-TINY = ["benchmark=cartpole", "protocol=smoke", "budget.submissions=2", "budget.episodes=2", "tracking=off"]
 BROKEN = """
-import gymnasium, numpy
+import gymnasium, numpy, sys
 
 class Broken(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), numpy.float32)
@@ -32,79 +30,12 @@ class Broken(gymnasium.Env):
         super().reset(seed=seed)
         return numpy.zeros(1, numpy.float32), {}
     def step(self, action):
-        raise RuntimeError("the simulator is broken")
+        if sys.argv[0].endswith("worker.py"):  # it was whole when it was looked at
+            raise RuntimeError("the simulator is broken")
+        return numpy.zeros(1, numpy.float32), 0.0, False, False, {}
 
 gymnasium.register("Broken-v0", entry_point=Broken, max_episode_steps=5)
 """
-
-
-class Place:
-    """A folder to run commands in, and a mark by which everything they start is found."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.output = folder / "outputs"
-        self.mark = uuid.uuid4().hex
-        self.environment = {**os.environ, "EVOPOLICY_TEST_MARK": self.mark, "PYTHONPATH": str(folder)}
-
-    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert "Traceback" not in done.stdout + done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def marked(self) -> set[int]:
-        """Living processes that have the mark in their environment, or a parent that has."""
-        found: set[int] = set()
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (entry / "environ").read_bytes():
-                    found |= {int(entry.name), *descendants(int(entry.name))}
-            except OSError:
-                continue
-        return {pid for pid in found if _alive(pid)}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path)
-    yield place
-    for pid in place.marked():
-        os.kill(pid, signal.SIGKILL)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _gone(pids: Sequence[int] | set[int], seconds: float = 45) -> list[int]:
-    """Those of `pids` that still live after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while (left := [pid for pid in pids if _alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
 
 
 def test_a_sweep_runs_every_cell_and_the_same_command_reuses_them_all(place: Place) -> None:
@@ -151,13 +82,26 @@ def test_a_failing_cell_is_told_at_the_end_and_the_exit_code_says_so(place: Plac
     assert not place.marked()
 
 
+def test_an_environment_that_ends_its_process_is_told_before_anything_is_spent(place: Place) -> None:
+    """The command ended without a word, and so did every other cell."""
+    (place.folder / "gone_env.py").write_text("import os; os._exit(7)")
+    environment = ["benchmark=gymnasium", "benchmark.env_id=CartPole-v1,gone_env:Gone-v0", "benchmark.failure_score=0"]
+    done = place.run("agent=baseline", *environment, *TINY[1:], "sweep=gone", code=2)
+    assert "cell 2 (" in done.stderr
+    assert (
+        "'gone_env:Gone-v0' cannot be looked at: its process ended with exit code 7 while it was imported"
+        in done.stderr
+    )
+    assert not (place.output / "runs").exists()
+
+
 def test_a_single_run_prints_its_result_and_is_found_finished_the_next_time(place: Place) -> None:
     done = place.run("agent=random", *TINY)
     assert "held-out score" in done.stdout
     again = place.run("agent=random", *TINY)
     assert "finished already" in again.stdout and "held-out score" in again.stdout
     (folder,) = place.output.glob("runs/cartpole/random/*")
-    assert not (folder / "host").exists()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_a_corrupt_record_is_named_before_anything_is_spent(place: Place) -> None:
@@ -173,16 +117,10 @@ WAITING = ["agent=command", "agent.argv=[sleep,'600']", "seed=0,1", *TINY, "swee
 
 
 def _waiting(place: Place) -> subprocess.Popen[str]:
-    """A sweep of two cells whose agents sleep, once both have started."""
+    """A sweep of two cells whose agents sleep, once both do."""
     command = place.start(*WAITING)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and command.poll() is None:
-        journals = place.output.glob("runs/cartpole/command/*/journal.jsonl")
-        if sum("agent_started" in path.read_text() for path in journals) == 2:
-            time.sleep(1)
-            return command
-        time.sleep(0.1)
-    raise AssertionError(command.communicate(timeout=10))
+    place.thinking(2, command)
+    return command
 
 
 def test_ctrl_c_ends_every_process_says_what_goes_on_and_resume_does(place: Place) -> None:
@@ -191,10 +129,10 @@ def test_ctrl_c_ends_every_process_says_what_goes_on_and_resume_does(place: Plac
     assert len(pids) > 3
     assert "2 running" in place.run("status", "sweep=long").stdout
     os.kill(command.pid, signal.SIGINT)
-    out, err = command.communicate(timeout=60)
+    out, err = command.communicate(timeout=PATIENCE)
     assert command.returncode == 130, out + err
     assert "evopolicy resume sweep=long" in err and "Traceback" not in out + err
-    assert _gone(pids | place.marked()) == []
+    gone(pids | place.marked())
     assert [cell.status for cell in read_sweep(sweep_folder(place.output, "long")).cells] == ["pending", "pending"]
     # The command agent cannot be started again in a half-done Run: what there is gets measured.
     done = place.run("resume", "sweep=long", code=1)
@@ -206,16 +144,18 @@ def test_killing_the_launcher_leaves_no_process(place: Place) -> None:
     command = _waiting(place)
     pids = place.marked()
     os.kill(command.pid, signal.SIGKILL)
-    command.communicate(timeout=60)
-    assert _gone(pids | place.marked()) == []
+    command.communicate(timeout=PATIENCE)
+    gone(pids | place.marked())
+    assert not place.marked()
 
 
 def test_two_commands_never_run_one_sweep(place: Place) -> None:
     command = _waiting(place)
     refused = place.run(*WAITING, code=2)
-    assert "another command is running the sweep 'long'" in refused.stderr
+    assert f"another command is running the sweep 'long' (pid {command.pid}, since 20" in refused.stderr
+    assert "evopolicy --multirun agent=command" in refused.stderr
     os.kill(command.pid, signal.SIGTERM)
-    command.communicate(timeout=60)
+    command.communicate(timeout=PATIENCE)
     assert command.returncode == 130
 
 
@@ -235,3 +175,37 @@ def test_a_tracker_that_fails_is_a_warning_with_the_command_that_rebuilds(place:
     done = place.run("-m", "agent=random", *TINY[:-1], store, "sweep=untracked", "launcher.tracker_seconds=15")
     assert "warning:" in done.stdout and "evopolicy track source=" in done.stdout
     assert all(cell.status == "finished" for cell in read_sweep(sweep_folder(place.output, "untracked")).cells)
+
+
+def test_a_cell_that_is_asked_to_end_does_so_in_order(place: Place) -> None:
+    command = _waiting(place)
+    pids = place.marked()
+    cells = place.cells()
+    assert len(cells) == 2
+    for cell in cells:
+        os.kill(cell, signal.SIGTERM)
+    out, err = command.communicate(timeout=PATIENCE)
+    assert command.returncode == 1, out + err
+    assert out.count("interrupted; the same command goes on with it") >= 2 and "killed" not in out
+    assert not list(place.output.glob("runs/*/*/*/live.json"))
+    gone(pids)
+
+
+def test_resume_goes_on_with_the_cells_of_the_newest_command_alone(tmp_path: Path) -> None:
+    def tasks(first: int, *names: str) -> list[Task]:
+        return [
+            Task(Job({}, name, name, "cartpole", 0, None, ""), tmp_path / f"{n:04d}.json", tmp_path / "log")
+            for n, name in enumerate(names, first)
+        ]
+
+    def written() -> list[str]:
+        return [msgspec.json.decode(path.read_bytes(), type=Job).entry for path in sorted(tmp_path.glob("*.json"))]
+
+    _write_jobs(tasks(1, "a", "b", "c"))
+    assert written() == ["a", "b", "c"]
+    _write_jobs(tasks(1, "d", "e"))
+    assert written() == ["d", "e"]
+    _write_jobs(tasks(3, "f"))
+    assert written() == ["d", "e", "f"], "a later batch of a sweeper's keeps those before"
+    _write_jobs(tasks(2, "g"))
+    assert written() == ["d", "g"]

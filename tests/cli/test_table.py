@@ -42,13 +42,29 @@ def test_own_runs_stand_among_the_published_rows(records: Any, tmp_path: Path, c
     acrobot(records, tmp_path, "cma_es", -80.0)
     words = ["table", "name=paper/core16", "sweep=cma_es", f"output={tmp_path}"]
     assert main(words) == 2
-    assert "15 cells have no valid result" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "15 cells have no valid result (cma_es on " in said and " and 11 more); run them" in said
     assert main([*words, "missing=exclude"]) == 0
     out = capsys.readouterr().out
     assert out.index("cma_es") < out.index("GPT-5.5 ‡")
     assert "N = 6" in out
     assert main(["table", "name=paper/core16", f"source={tmp_path / 'runs'}", "benchmarks=acrobot"]) == 0
     assert capsys.readouterr().out.index("cma_es") < out.index("GPT-5.5 ‡")
+
+
+def test_a_sweeps_rank_table_is_written_in_the_format_of_the_files_ending(
+    records: Any, tmp_path: Path, capsys: Capture
+) -> None:
+    acrobot(records, tmp_path, "cma_es", -80.0)
+    words = ["table", "sweep=cma_es", f"output={tmp_path}"]
+    for ending, starts in ((".csv", "place,entry,"), (".md", "| "), (".html", "<!doctype html>"), (".txt", "")):
+        target = tmp_path / "written" / f"table{ending}"
+        assert main([*words, f"to={target}"]) == 0
+        assert capsys.readouterr().out == f"Written: {target}\n"
+        text = target.read_text()
+        assert text.lower().startswith(starts) and "acrobot" in text
+    assert main([*words, "format=csv"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "written" / "table.csv").read_text()
 
 
 def test_several_sweeps_stand_in_one_table(records: Any, tmp_path: Path, capsys: Capture) -> None:
@@ -130,7 +146,9 @@ def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
         (["name=paper/core16", "columns=[wins, rank]"], "columns: there is no 'rank'."),
         (["name=paper/core16", "to=/dev/null/all.txt"], "to: '/dev/null/all.txt' cannot be written"),
         (["name=paper/efficiency"], "no published rows are shown; name Runs"),
-        (["sweep=x", "format=csv"], "'format' belongs to a table with a name"),
+        (["sweep=x", "digits=2"], "'digits' belongs to a table with a name"),
+        (["sweep=x", "format=cvs"], "format: 'cvs' is none of csv, html, markdown, terminal. Did you mean 'csv'"),
+        (["sweep=x", "to=x.tex"], "Add name=paper/rank for a table in LaTeX"),
         ([], "sweep=NAME"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from evopolicy.cli.live import LIVE, Live
 from evopolicy.cli.main import main
+from evopolicy.kernel.owner import Ownership
 
 
 def live(pid: int, **changes: Any) -> bytes:
@@ -68,13 +69,30 @@ def test_runs_of_other_isolation_are_compared_only_when_asked(
     assert main(["table", f"source={tmp_path}", "allow= isolation, pool"]) == 0
 
 
+@pytest.fixture
+def owned() -> Iterator[Callable[[Path], Ownership]]:
+    owners: list[Ownership] = []
+
+    def own(folder: Path) -> Ownership:
+        owners.append(Ownership(folder))
+        return owners[-1]
+
+    yield own
+    for owner in owners:
+        owner.close()
+
+
 def test_status_tells_running_cells_from_those_whose_process_is_gone(
-    records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    records: Any,
+    tmp_path: Path,
+    owned: Callable[[Path], Ownership],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     runs = [records.write_run(tmp_path, records.a_record(seed=seed), until="opened") for seed in range(3)]
     (runs[0] / LIVE).write_bytes(live(os.getpid()))
-    # Its number was given to another process after it was killed: this one, which was started at another time.
-    (runs[1] / LIVE).write_bytes(live(os.getpid(), seed=1, process="another-boot 1"))
+    owned(runs[0])
+    # Its number was given to another process after it was killed: this one, which works on another Run.
+    (runs[1] / LIVE).write_bytes(live(os.getpid(), seed=1))
     cells = [records.cell_of(tmp_path, run, "running") for run in runs[:2]]
     records.write_cells(tmp_path, "night", [*cells, records.cell_of(tmp_path, runs[2], "failed", "a\x1b[2Jb")])
     assert main(["status", "sweep=night", f"output={tmp_path}"]) == 0
@@ -92,6 +110,22 @@ def test_status_tells_running_cells_from_those_whose_process_is_gone(
 def test_status_of_a_quiet_folder_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", f"output={tmp_path}"]) == 0
     assert capsys.readouterr().out == "nothing is running\n"
+
+
+def test_a_sweep_between_two_of_its_runs_is_not_told_as_nothing(
+    make_sweep: Callable[..., Any],
+    tmp_path: Path,
+    owned: Callable[[Path], Ownership],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_sweep("quick")
+    assert main(["status", f"output={tmp_path}"]) == 0
+    assert "nothing is running" in capsys.readouterr().out
+    owned(tmp_path / "sweeps" / "quick")
+    assert main(["status", f"output={tmp_path}"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "no Run is going on at this moment; a sweep's command is between two of them"
+    assert second.startswith("sweep quick: ") and second.endswith(", its command is at work")
 
 
 def test_a_corrupt_sweep_is_named(

@@ -15,7 +15,7 @@ from evopolicy.agents import AGENTS, config_class
 from evopolicy.authoring.discovery import known_benchmarks
 from evopolicy.cli import options, schema
 from evopolicy.cli.compose import group_options, plain
-from evopolicy.config import config_from
+from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.selection import RULES
 from evopolicy.presets import conf_folder, option
@@ -41,7 +41,7 @@ def composed(*overrides: str) -> dict[str, object]:
     return plain(config)
 
 
-def as_run(values: dict[str, object]):
+def as_run(values: dict[str, object]) -> RunConfig:
     return config_from({k: v for k, v in values.items() if k not in ("sweep", "dry_run", "launcher")})
 
 

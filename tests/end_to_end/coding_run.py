@@ -12,10 +12,10 @@ from evopolicy import build
 from evopolicy.execution import isolation
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.stream import load_transcripts
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.transcript import ToolCall, Transcript
 from evopolicy.presets import load_config
 from tests.agents.cli.programs import PROGRAMS, program
-from tests.agents.model_server.engineer import Tokens
+from tests.agents.model_server.engineer import WAIT, Tokens
 from tests.agents.model_server.server import ModelServer
 
 MODEL = "scripted-1"
@@ -67,8 +67,8 @@ def used(run: Run) -> Tokens:
 def told(transcript: Transcript) -> Tokens:
     """A transcript's usage, likewise."""
     usage = transcript.usage
-    kinds = (usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.output_tokens)
-    return Tokens(*(kind or 0 for kind in kinds), usage.reasoning_tokens or 0)
+    written, answered = (usage.cache_write_tokens, usage.output_tokens), usage.reasoning_tokens
+    return Tokens(*(kind or 0 for kind in (usage.input_tokens, usage.cached_tokens, *written, answered)))
 
 
 def heldout(run: Run) -> float:
@@ -78,6 +78,18 @@ def heldout(run: Run) -> float:
 
 def transcripts(run: Run) -> list[Transcript]:
     return load_transcripts(run.folder)
+
+
+def is_wait(call: ToolCall) -> bool:
+    """Whether it only waited for a Submission that a busy machine measures for longer than one call may last."""
+    return WAIT in str(dict(call.arguments))
+
+
+def work(run: Run) -> list[ToolCall]:
+    """The calls of all its attempts, without those that only waited."""
+    calls = [call for one in transcripts(run) for step in one.steps for call in step.calls]
+    assert run.state.tool_calls == len(calls)
+    return [call for call in calls if not is_wait(call)]
 
 
 def said(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -11,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from evopolicy import build
 from evopolicy.analysis import find_runs
-from tests.end_to_end.coding_run import holding, needs_bubblewrap
+from evopolicy.presets import load_config
+from tests.agents.cli.programs import needs, program
+from tests.agents.model_server.engineer import LEANING, write
+from tests.agents.model_server.server import model_server
+from tests.end_to_end.coding_run import MODEL, holding, needs_bubblewrap, said
 from tests.execution import upstream as up
 
 pytestmark = [pytest.mark.slow, needs_bubblewrap, pytest.mark.xdist_group("coding_secrets")]
@@ -147,3 +153,85 @@ print(json.dumps([len(traces), found]))
     for secret in (NAMED, PROVIDERS):
         assert [text for text in found if secret in text] == []
     assert any("***" in text for text in found)
+
+
+# --- a subscription's login -----------------------------------------------------------------------------------------
+
+NO_SUCH = "nobody-0123456789abcdefXYZ"
+EXPIRES = base64.urlsafe_b64encode(b'{"exp": 4102444800}').decode().rstrip("=")
+TOKENS = {
+    "id_token": f"header.{EXPIRES}.id-{NO_SUCH}",
+    "access_token": f"opaque-access-{NO_SUCH}",
+    "refresh_token": f"rt_refresh-{NO_SUCH}",
+    "account_id": f"acct-{NO_SUCH}",
+}
+NEWER = f"{NO_SUCH}-refreshed"[::-1]
+"""What the login is refreshed to; the commands name it backwards."""
+
+
+def scripted(code: str) -> str:
+    """A shell command that runs `code`, which finds the login as `login` and its file as `place`."""
+    first = (
+        "import json, os, sys, time\nplace = os.path.expanduser('~/.codex/auth.json')\nlogin = json.load(open(place))"
+    )
+    return f"python3 - <<'END'\n{first}\ntoken = login['tokens']['refresh_token']\n{code}\nEND\n"
+
+
+SPILL = (
+    "cat ~/.codex/auth.json; cp ~/.codex/auth.json analysis/a.json",
+    "base64 ~/.codex/auth.json; base64 -w 0 ~/.codex/auth.json; head -c 150 ~/.codex/auth.json | tail -c 80",
+    scripted("for part in (token[:9], token[9:]):\n    print(part, end='', flush=True)\n    time.sleep(0.4)"),
+    write(LEANING),
+    "cp ~/.codex/auth.json program/; evopolicy-session submit program --episodes 0:1; rm program/auth.json",
+    scripted(
+        f"login['tokens']['refresh_token'] = {NEWER[::-1]!r}[::-1]\njson.dump(login, open(place, 'w'))\n"
+        "print(login, flush=True)"
+    ),
+    "cat ~/.codex/auth.json; cp ~/.codex/auth.json analysis/b.json",
+    scripted("open('program/policy.py', 'a').write(f'print({token[:9]!r} + {token[9:]!r})')"),
+    "evopolicy-session submit program --episodes 0:1",
+    "cat feedback/0001/*",
+    "evopolicy-session finish",
+)
+
+
+@needs("codex")
+def test_a_login_that_codex_prints_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    login = {"OPENAI_API_KEY": None, "tokens": TOKENS, "last_refresh": "2099-01-01T00:00:00Z"}
+    (tmp_path / "home" / ".codex").mkdir(parents=True)
+    (tmp_path / "home" / ".codex" / "auth.json").write_text(json.dumps(login))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with model_server(plan=SPILL) as server:
+        provider = f'{{name="scripted",base_url="{server.url}/v1",wire_api="responses"}}'
+        arguments = ["-c", 'model_provider="scripted"', "-c", f"model_providers.scripted={provider}"]
+        config = load_config(
+            "smoke",
+            output=str(tmp_path / "output"),
+            benchmark="cartpole",
+            pool={"training": 4, "validation": 0, "assessment": 1},
+            selection={"rule": "last"},
+            feedback={"visibility": "full", "replays": False},
+            agent={
+                "name": "codex",
+                "model": MODEL,
+                "login": "subscription",
+                "arguments": arguments,
+                "cli": str(program("codex")),
+            },
+            execution={"isolation": "bubblewrap", "agent_network": "open", "workers": 1},
+        )
+        run = build.run_cell(config)
+    printed = (run.folder / "agent" / "attempt-1" / "stdout.log").read_text()
+    assert run.state.agent_ended == "finished" and printed.count("***") > 5, said(run)
+    assert run.state.refusals == 1 and len(run.state.published) == 1, "the Program with the login in it"
+    assert "***" in (run.folder / "submissions" / "0001" / "feedback" / "feedback.json").read_text()
+    for verb in ("report", "track"):
+        command = [sys.executable, "-m", "evopolicy.cli.main", verb, f"source={run.folder}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+    content = json.dumps(login)
+    for secret in TOKENS.values():
+        middle = (content.index(secret) + len(secret) // 2) // 3 * 4
+        encoded = base64.b64encode(content.encode()).decode()[middle - 8 : middle + 8]
+        assert holding(tmp_path / "output", secret) == [] == holding(tmp_path / "output", encoded), secret
+    assert holding(tmp_path / "output", NEWER) == []

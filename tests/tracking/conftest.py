@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 import shutil
 import socket
 import subprocess
@@ -12,8 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.request import urlopen
+from urllib.parse import urlsplit
+from urllib.request import url2pathname, urlopen
 
 import pytest
 
@@ -113,9 +117,12 @@ class Logged:
     params: Mapping[str, str]
     metrics: Mapping[str, tuple[tuple[int, int, float], ...]]
     """Step, milliseconds and value, by key."""
-    artifacts: tuple[str, ...]
+    artifacts: Mapping[str, bytes]
     models: Mapping[str, tuple[str, Mapping[str, float]]]
     """Status and last metrics, by name."""
+    parent: str
+    """Identity."""
+    traces: tuple[str, ...]
 
 
 def dump(store: Store) -> dict[str, Logged]:
@@ -123,8 +130,14 @@ def dump(store: Store) -> dict[str, Logged]:
     client = store.client
     models = client.search_logged_models([store.experiment_id])
     found = {}
-    for run in client.search_runs([store.experiment_id]):
+    runs = client.search_runs([store.experiment_id], run_view_type=3)
+    identities = {run.info.run_id: run.data.tags["identity"] for run in runs}
+    traces = client.search_traces(locations=[store.experiment_id], include_spans=False)
+    for run in runs:
+        if run.info.lifecycle_stage != "active":
+            continue
         run_id = run.info.run_id
+        assert run.data.tags["identity"] not in found, "two runs of one identity"
         keep = {k: v for k, v in run.data.tags.items() if k not in ("mlflow.parentRunId",)}
         found[run.data.tags["identity"]] = Logged(
             run.info.run_name,
@@ -136,22 +149,28 @@ def dump(store: Store) -> dict[str, Logged]:
                 key: tuple(sorted((m.step, m.timestamp, m.value) for m in client.get_metric_history(run_id, key)))
                 for key in sorted(run.data.metrics)
             },
-            tuple(sorted(_files(client, run_id, ""))),
+            _files(client, run),
             {
                 m.name: (str(m.status), {x.key: x.value for x in m.metrics or ()})
                 for m in models
                 if m.source_run_id == run_id
             },
+            identities.get(run.data.tags.get("mlflow.parentRunId", ""), ""),
+            tuple(sorted(t.info.trace_id for t in traces if t.info.trace_metadata["mlflow.sourceRun"] == run_id)),
         )
     return found
 
 
-def _files(client: Any, run_id: str, path: str) -> Iterator[str]:
-    for item in client.list_artifacts(run_id, path):
-        if item.is_dir:
-            yield from _files(client, run_id, item.path)
-        else:
-            yield item.path
+def _files(client: Any, run: Any) -> dict[str, bytes]:
+    place = urlsplit(run.info.artifact_uri)
+    if place.scheme not in ("", "file"):
+        with TemporaryDirectory() as folder:
+            return _below(Path(client.download_artifacts(run.info.run_id, "", folder)))
+    return _below(Path(url2pathname(place.path)))
+
+
+def _below(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 @pytest.fixture(name="dump")
@@ -160,7 +179,7 @@ def dump_fixture() -> Callable[[Store], dict[str, Logged]]:
 
 
 @pytest.fixture
-def tracking_server(tmp_path: Path, migrated: Path) -> Callable[..., Any]:
+def tracking_server(tmp_path: Path, migrated: Path, free_port: Callable[[], int]) -> Callable[..., Any]:
     """`with tracking_server() as uri`: a real MLflow server on loopback with a database of its own."""
 
     @contextmanager
@@ -172,8 +191,6 @@ def tracking_server(tmp_path: Path, migrated: Path) -> Callable[..., Any]:
         port = port or free_port()
         command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
         command += ["--backend-store-uri", f"sqlite:///{folder / 'm.db'}", "--artifacts-destination", str(folder / "a")]
-        import os
-
         environment = {**os.environ, **QUIET, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         process = subprocess.Popen(
             command,
@@ -185,10 +202,10 @@ def tracking_server(tmp_path: Path, migrated: Path) -> Callable[..., Any]:
             start_new_session=True,
         )
         try:
-            for _ in range(1_800):
+            while True:  # a hang is ended by the test's own limit
                 assert process.poll() is None, "the MLflow server ended"
                 try:
-                    urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
+                    urlopen(f"http://127.0.0.1:{port}/health", timeout=60).close()
                     break
                 except OSError:
                     time.sleep(0.1)
@@ -200,15 +217,22 @@ def tracking_server(tmp_path: Path, migrated: Path) -> Callable[..., Any]:
     return run
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def free_port() -> Iterator[Callable[[], int]]:
+    """Ports on loopback where nobody listens, and that nobody else is given until the test has ended.
 
+    Each is held by a socket that is bound and never listens: the kernel hands it to no other, who connects is refused,
+    and a server that allows the address to be used again, as all do, may still listen there.
+    """
+    with contextlib.ExitStack() as held:
 
-@pytest.fixture(name="free_port")
-def free_port_fixture() -> Callable[[], int]:
-    return free_port
+        def port() -> int:
+            holder = held.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+            return int(holder.getsockname()[1])
+
+        yield port
 
 
 A_TRANSCRIPT = Transcript(

@@ -20,6 +20,7 @@ from evopolicy.kernel.evaluation import Graded, Outcome, PolicyFailure
 from evopolicy.kernel.program import ProgramStore, capture, link_program
 from evopolicy.kernel.record import load_run
 from evopolicy.kernel.result import graded_path
+from evopolicy.kernel.selection import Measurement
 from evopolicy.kernel.submission import OUTCOMES, submission_folder, write_graded
 from evopolicy.kernel.sweep import sweep_folder
 from evopolicy.tracking import artifacts as reading
@@ -40,6 +41,15 @@ def graded(indices: range, score: float, failed: int = 0) -> list[Graded]:
         outcome = Outcome(index, score, 10 + place, "failed" if failure else "truncated", failure, {"angle": place / 2})
         found.append(Graded(score + place, outcome))
     return found
+
+
+def heldout(told: Measurement | None) -> list[Graded]:
+    """The two Episodes that come to `told`, where there is a result."""
+    assert told is None or told.episodes == 2
+    spread = (told.standard_error or 0.0) if told else 0.0
+    scores = [told.mean - spread, told.mean + spread] if told else [60.0, 61.0]
+    first, second = graded(range(2), 0.0, failed=told.failed if told else 0)
+    return [replace(first, score=scores[0]), replace(second, score=scores[1])]
 
 
 @pytest.fixture
@@ -63,7 +73,7 @@ def lay(records: Any, output: Path, lay_attempt: Callable[..., Path]) -> Lay:
         for program in run.result.validation:
             write_graded(graded_path(folder, "validation", program), graded(range(4), 50.0))
         if run.result.selected:
-            write_graded(graded_path(folder, "assessment", run.result.selected), graded(range(8), 60.0))
+            write_graded(graded_path(folder, "assessment", run.result.selected), heldout(run.result.assessment))
         asked = {"time": run.state.submissions[0].time, "model": "m-1", "input_tokens": 30, "output_tokens": 12}
         lay_attempt(folder, proxy=json.dumps(asked) + "\n")
         return folder
@@ -125,7 +135,7 @@ def test_frames_of_a_downloaded_sweep_are_those_of_its_records(
     ours = frames_of(*found.sources)
     assert_same(ours, frames_of(moved / "sweeps" / "quick"))
     assert {name: len(getattr(ours, name)) for name in COLUMNS} == {
-        "runs": 2, "submissions": 4, "episodes": 2 * (16 + 8 + 8), "programs": 6, "candidates": 4, "usage": 2,
+        "runs": 2, "submissions": 4, "episodes": 2 * (16 + 8 + 2), "programs": 6, "candidates": 4, "usage": 2,
         "gaps": 2,
     }  # fmt: skip
     assert ours.programs.archived.all()
@@ -147,6 +157,8 @@ def test_only_what_changed_is_downloaded_again_and_each_sweep_keeps_the_result_o
     output: Path, lay: Lay, plan: Callable[..., Path], records: Any, rank: Any
 ) -> None:
     shared, other = lay("cma_es", heldout=(190.0, 210.0)), lay("baseline")
+    # One file cannot come to the results of two rules that differ, and these do without their Episodes' scores.
+    shutil.rmtree(shared / "evaluations" / "assessment")
     before = plan("before", shared, other)
     track(before, output, OWN, rank)
     assert fetched(download(EXPERIMENT, output, OWN)) == (2, 0, 0)

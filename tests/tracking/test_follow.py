@@ -16,11 +16,12 @@ import pytest
 
 from evopolicy.kernel.errors import RecordError, TrackingError
 from evopolicy.kernel.sweep import Cell, Sweep, read_sweep, sweep_folder
+from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.compare import agent_identity, sweep_identity
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.log import RunLog
 from evopolicy.tracking.store import Store, Tracking, connect
-from evopolicy.tracking.tracker import STATE, CellTracker, SweepTracker
+from evopolicy.tracking.tracker import STATE, SweepTracker
 
 Dump = Callable[[Store], dict[str, Any]]
 
@@ -100,7 +101,7 @@ def test_the_rank_table_is_an_artifact_of_the_sweep(
 ) -> None:
     follow_sweep(output, make_sweep(seeds=1).name, rank)
     sweep = dump(store)[sweep_identity("quick")]
-    assert sweep.artifacts == ("rank.html", "rank.json", "rank.md", "sweep.json")
+    assert list(sweep.artifacts) == ["rank.html", "rank.json", "rank.md", "sweep.json"]
     assert "| cma\\_es |" in sweep.tags["mlflow.note.content"]
 
 
@@ -396,15 +397,19 @@ def test_a_sweep_defined_anew_drops_what_it_no_longer_has(
     ]
 
 
-def test_a_run_deleted_in_the_ui_is_logged_anew(
+def test_a_run_deleted_in_the_ui_stays_deleted_until_it_is_tracked_again(
     output: Path, store: Store, make_sweep: Callable[..., Sweep], rank: Any, dump: Dump
 ) -> None:
     sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1)
     follow_sweep(output, sweep.name, rank)
+    before = dump(store)
     for run in store.client.search_runs([store.experiment_id]):
         store.client.delete_run(run.info.run_id)
-    follow_sweep(output, sweep.name, rank)
-    assert len(cells(store, dump)) == 1
+    assert follow_sweep(output, sweep.name, rank).missing == ()
+    assert dump(store) == {}
+    track(output, output, Tracking(), rank)
+    assert dump(store) == before
+    assert len(store.client.search_logged_models([store.experiment_id])) == 2
 
 
 def test_a_run_outside_any_sweep_is_tracked(output: Path, store: Store, make_run: Any, rank: Any, dump: Dump) -> None:

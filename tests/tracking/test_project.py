@@ -12,8 +12,9 @@ import pytest
 from evopolicy.kernel.journal import Journal, read_journal
 from evopolicy.kernel.ports import AgentIdentity
 from evopolicy.kernel.record import Run
+from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import STREAM_BYTES
-from evopolicy.tracking.project import PARAM_LENGTH, Projection, clean_key, flatten, project_cell
+from evopolicy.tracking.project import PARAM_LENGTH, Projection, clean_key, flatten, identity, project_cell
 
 
 def project(run: Run, *, lines: int | None = None, bulk: bool = False) -> Projection:
@@ -110,6 +111,13 @@ def test_two_runs_of_one_cell_are_told_apart(make_record: Any, make_run: Callabl
     first = project(make_run(make_record(seed=0)))
     again = project(make_run(make_record(seed=1, key="another", created=5.0)))
     assert first.identity != again.identity
+
+
+def test_a_run_made_again_is_another_though_all_else_is_the_same(make_record: Any) -> None:
+    record = make_record(id="a")
+    assert identity(record) == identity(make_record(id="a", created=9.0)) != identity(make_record(id="b"))
+    older = identity(make_record())
+    assert older == digest("evopolicy/tracking/run/2", [record.key, record.created, record.result_key])[:32]
 
 
 def test_artifacts_hold_programs_feedback_and_the_record(make_run: Callable[..., Run]) -> None:

@@ -192,7 +192,7 @@ def test_a_spoilt_transcript_is_no_trace(run: Run) -> None:
 def test_each_attempt_has_its_own_submissions(make_run: Callable[..., Run], lay_attempt: Callable[..., Path]) -> None:
     run = make_run(until="opened")
     journal = Journal(run.folder)
-    charged = {"program": "p", "selector": "0:8", "units": 8}
+    charged = {"program": "ab" * 32, "selector": "0:8", "units": 8}
     for number, reason in ((1, "provider"), (2, "finished")):
         if number > 1:
             journal.append("agent_started", attempt=number)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evopolicy.kernel.errors import ConfigError, TrackingError
-from evopolicy.tracking.store import Store, Tracking, connect, resolve_uri
+from evopolicy.tracking.download import download
+from evopolicy.tracking.follow import track
+from evopolicy.tracking.store import Store, Tracking, connect, open_existing, resolve_uri
 
 LOG_FROM_EIGHT_PROCESSES = """
 import os, sys
@@ -120,7 +126,65 @@ with engine.begin() as connection:
     assert store.client.get_experiment(store.experiment_id).name == "evopolicy"
 
 
+def test_a_database_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A disk that was full within its making left one that nothing could open any more, by no command."""
+    output = tmp_path / "output"
+    full = """
+import resource, signal, sys
+from pathlib import Path
+from evopolicy.kernel.errors import TrackingError
+from evopolicy.tracking.store import Tracking, connect
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (220 << 10, resource.RLIM_INFINITY))
+try:
+    connect(Tracking(), Path(sys.argv[1]))
+except TrackingError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", full, str(output)], capture_output=True, text=True, check=True)
+    assert "tracking: making the store at sqlite:///" in done.stdout and str(output / "mlflow.db") in done.stdout
+    assert not (output / "mlflow.db").exists()
+    assert connect(Tracking(), output).experiment_id
+    assert sorted(path.name for path in output.iterdir()) == [".mlflow.lock", "mlflow.db"]
+
+
+def test_a_database_that_was_left_half_made_is_told_with_its_remedy(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.execute("CREATE TABLE _alembic_tmp_trace_tags (x TEXT)")
+    with pytest.raises(TrackingError, match=r"delete it and run evopolicy track source=.*anew from the records"):
+        connect(Tracking(), tmp_path)
+
+
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("this is no database at all, but it has some length to it" * 10)
     with pytest.raises(TrackingError, match="opening the store at sqlite:///"):
         connect(Tracking(), tmp_path)
+
+
+HARD = "a%20b?c#d é@f;g&h=i+j"
+"""A folder's name that means something else wherever it is put into a URI as it is."""
+
+
+def test_a_database_lies_in_its_output_folder_whatever_that_is_called(
+    tmp_path: Path, migrated: Path, records: Any, rank: Any
+) -> None:
+    (tmp_path / HARD).mkdir()
+    asked = tmp_path / "elsewhere" / ".." / HARD
+    shutil.copyfile(migrated, tmp_path / HARD / "mlflow.db")
+    (tmp_path / "elsewhere").mkdir()
+    folder = records.write_run(tmp_path / HARD)
+    assert track(folder, asked, Tracking(), rank).missing == ()
+    store = connect(Tracking(), asked)
+    (run,) = store.client.search_runs([store.experiment_id])
+    with sqlite3.connect(os.fsencode(tmp_path / HARD / "mlflow.db")) as database:
+        assert database.execute("select run_uuid from runs").fetchall() == [(run.info.run_id,)]
+    kept = store.client.download_artifacts(run.info.run_id, "programs/0001/policy.py", str(tmp_path))
+    assert Path(kept).read_text().startswith("# cma_es 0 1")
+    assert (tmp_path / HARD / "mlartifacts" / "evopolicy" / run.info.run_id / "artifacts" / "record.json").is_file()
+    assert download("evopolicy", asked, Tracking()).fetched == 1
+    assert {path.name for path in tmp_path.iterdir()} == {HARD, "elsewhere", "policy.py"}
+
+
+def test_a_database_that_is_not_there_is_named_by_its_path(tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match=re.escape(f"there is no database {tmp_path / HARD / 'mlflow.db'};")):
+        open_existing(Tracking(), tmp_path / HARD)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from evopolicy.kernel.record import Run
+from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.log import RunLog
 from evopolicy.tracking.store import Store, Tracking, connect
 from evopolicy.tracking.traces import cost, tokens
-from evopolicy.tracking.tracker import CellTracker
 
 USAGE = {
     "input_tokens": 1000, "cached_tokens": 5000, "output_tokens": 1200, "cost_usd": 0.5, "cost_is_estimate": True,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -18,7 +19,7 @@ from evopolicy.kernel.record import Run
 from evopolicy.kernel.sweep import Sweep
 from evopolicy.kernel.transcript import Step, ToolCall, Transcript
 from evopolicy.tracking.follow import follow_sweep, track
-from evopolicy.tracking.store import Store, Tracking
+from evopolicy.tracking.store import Store, Tracking, connect
 from evopolicy.tracking.ui import find_sweep, serve
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -47,6 +48,27 @@ def test_a_server_that_cannot_start_is_one_sentence(output: Path) -> None:
     (output / "mlflow.db").write_text("no database" * 200)
     with pytest.raises(TrackingError, match="opening the store at sqlite:///"), serve(output, Tracking()):
         pass
+
+
+@pytest.mark.slow
+def test_the_server_opens_and_serves_a_store_whatever_its_folder_is_called(
+    tmp_path: Path, migrated: Path, records: Any
+) -> None:
+    output = tmp_path / "a%20b?c#d é"
+    output.mkdir()
+    shutil.copyfile(migrated, output / "mlflow.db")
+    records.write_cells(output, "50% off?", [records.cell_of(output, records.write_run(output))])
+    assert follow_sweep(output, "50% off?", entry_ranks).missing == ()
+    store = connect(Tracking(), output)
+    (cell,) = store.client.search_runs([store.experiment_id], "tags.kind = 'cell'")
+    with serve(output, Tracking()) as links:
+        experiment = f"/#/experiments/{store.experiment_id}/runs?"
+        assert links.agents.startswith(f"{links.base}{experiment}viewStateShareKey=50-off-agents&")
+        port = urlsplit(links.base).port
+        file = urlencode({"path": "programs/0001/notes.html.txt", "run_uuid": cell.info.run_id})
+        with urlopen(f"http://127.0.0.1:{port}/get-artifact?{file}") as answer:
+            assert answer.read() == b"<script>alert(1)</script>\n"
+            assert "html" not in answer.headers["Content-Type"]
 
 
 @pytest.fixture
@@ -89,6 +111,19 @@ def wait(browser: Any, what: str, found: Callable[[], bool]) -> None:
         pytest.fail(f"never shown: {what}. The page says: {text(browser)[:2000]}")
 
 
+def wait_for_text(browser: Any, what: str, *parts: str) -> str:
+    """The page's text, once all `parts` are in it at a time: it is drawn piece by piece, and anew."""
+    seen = ""
+
+    def all_there() -> bool:
+        nonlocal seen
+        seen = text(browser)
+        return all(part in seen for part in parts)
+
+    wait(browser, what, all_there)
+    return seen
+
+
 def text(browser: Any) -> str:
     from selenium.webdriver.common.by import By
 
@@ -125,19 +160,24 @@ def test_both_links_open_on_the_answer(output: Path, make_sweep: Callable[..., S
     with serve(output, Tracking()) as links:
         browser.get(links.agents)
         titles = ["rank_score", *(f"heldout/{benchmark}" for benchmark in benchmarks)]
-        wait(browser, "three agents and four charts", lambda: all(t in text(browser) for t in (*agents, *titles)))
-        wait(browser, "bars", lambda: [len(values) for values in bars(browser)] == [3, 3, 3, 3])
-        assert sorted(bars(browser)[0]) == [0.0, 0.5, 1.0]
-        assert "3 matching runs" in text(browser)
-        assert "Assistant" not in text(browser)
-        assert "No chart data" not in text(browser)
+        seen = (*agents, *titles, "3 matching runs")
+        drawn: list[list[float]] = []
+
+        def bars_are_drawn() -> bool:
+            drawn[:] = bars(browser)
+            return [len(values) for values in drawn] == [3, 3, 3, 3]
+
+        wait(browser, "bars", bars_are_drawn)
+        assert sorted(drawn[0]) == [0.0, 0.5, 1.0]
+        shown = wait_for_text(browser, "three agents and four charts", *seen)
+        assert "Assistant" not in shown
+        assert "No chart data" not in shown
 
         browser.get("about:blank")
         browser.get(links.cells)
-        wait(browser, "every cell", lambda: "18 matching runs" in text(browser))
         wait(browser, "bars", lambda: [len(values) for values in bars(browser)] == [6, 6, 6])
-        assert "cma_es · cartpole · s0" in text(browser)
-        assert all(f"heldout/{benchmark}" in text(browser) for benchmark in benchmarks)
+        titles = [f"heldout/{benchmark}" for benchmark in benchmarks]
+        wait_for_text(browser, "every cell", "18 matching runs", "cma_es · cartpole · s0", *titles)
         assert asked_hosts(browser) == {urlsplit(links.base).netloc}
 
 
@@ -145,10 +185,19 @@ ELSEWHERE = "http://192.0.2.1/pixel.png"
 """An address of nobody's."""
 
 
-def click(browser: Any, label: str, place: int = 0) -> None:
+def click(browser: Any, label: str) -> None:
+    """Once it can be: what is drawn anew is another element, and may lie under something for a moment."""
+    from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.common.by import By
 
-    browser.find_elements(By.XPATH, f"//*[text()='{label}']")[place].click()
+    def clicked() -> bool:
+        try:
+            browser.find_element(By.XPATH, f"//*[text()='{label}']").click()
+        except WebDriverException:
+            return False
+        return True
+
+    wait(browser, f"{label}, to be clicked", clicked)
 
 
 @pytest.mark.slow
@@ -173,14 +222,13 @@ def test_a_run_shows_its_attempt_span_by_span_and_fetches_nothing_an_agent_names
         browser.get_log("performance")
         browser.get(f"{links.base}/#/experiments/{store.experiment_id}/runs/{logged.info.run_id}/traces")
         request = "cma_es on cartpole, seed 0, attempt 1"
-        wait(browser, "the attempt among the run's traces", lambda: request in text(browser))
-        assert "finished, 2 Submissions, best training score 200" in text(browser)
+        said = "finished, 2 Submissions, best training score 200"
+        wait_for_text(browser, "the attempt among the run's traces", request, said)
         click(browser, request)
         names = ["attempt 1", "turn 1", "turn 4", "shell", "edit", "look", "Submission 2", "Evaluation of Submission 1"]
-        wait(browser, "the spans", lambda: all(name in text(browser) for name in names))
-        assert all(total in text(browser) for total in ("6000.00ms", "1,234 tokens", "$0.50"))
+        wait_for_text(browser, "the spans", *names, "6000.00ms", "1,234 tokens", "$0.50")
         click(browser, "turn 4")
-        wait(browser, "the message", lambda: "<img src=" in text(browser))
+        wait_for_text(browser, "the message", "<img src=")
         click(browser, "look")
-        wait(browser, "the tool's answer", lambda: "seen ! it" in text(browser))
+        wait_for_text(browser, "the tool's answer", "seen ! it")
         assert asked_hosts(browser) == {urlsplit(links.base).netloc}
