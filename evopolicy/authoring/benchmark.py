@@ -23,7 +23,7 @@ from evopolicy.kernel.benchmark import (
     Split,
 )
 from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
-from evopolicy.kernel.evaluation import EpisodeResult, Outcome, failure_counts
+from evopolicy.kernel.evaluation import EpisodeResult, Outcome, failure_counts, grade
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.pool import SEED_BITS
 from evopolicy.kernel.spaces import Space
@@ -214,7 +214,7 @@ class GymnasiumBenchmark:
 
     def pictured(self, results: Sequence[EpisodeResult]) -> Sequence[int]:
         """The worst, the median and the best Episode, as far as they differ."""
-        return worst_median_best(results, self.spec.failure_score)
+        return worst_median_best(results, lambda outcome: grade(self, outcome).score)
 
     def render(self, episode: EpisodeSpec, trace: Path, folder: Path) -> Sequence[Artifact]:
         """An animated GIF and a PNG contact sheet, frames numbered by step; nothing where it cannot draw."""
@@ -287,15 +287,13 @@ def _mean_measures(outcomes: Sequence[Outcome]) -> dict[str, Value]:
     return means
 
 
-def worst_median_best(results: Sequence[EpisodeResult], failure_score: float) -> list[int]:
-    """Indices of the traced Episodes with the lowest, middle and highest grade, without repeats."""
+def worst_median_best(results: Sequence[EpisodeResult], score: Callable[[Outcome], float]) -> list[int]:
+    """Indices of the traced Episodes with the lowest, middle and highest `score`, without repeats."""
     graded = []
     for result in results:
         outcome = result.outcome
         if outcome is not None and result.trace is not None and outcome.length:
-            failed = outcome.ending == "failed"
-            grade = min(failure_score, outcome.episode_return) if failed else outcome.episode_return
-            graded.append((grade, outcome.index))
+            graded.append((score(outcome), outcome.index))
     if not graded:
         return []
     graded.sort()

@@ -14,7 +14,7 @@ import numpy as np
 from evopolicy.authoring.replay import rollout
 from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
 from evopolicy.kernel.errors import BenchmarkError
-from evopolicy.kernel.evaluation import EpisodeResult, Fault, Outcome, PolicyFailure
+from evopolicy.kernel.evaluation import EpisodeResult, Fault, Outcome, PolicyFailure, grade
 from evopolicy.kernel.feedback import Artifact, check_artifacts
 from evopolicy.kernel.trace import read_trace
 from evopolicy.kernel.values import public
@@ -143,6 +143,9 @@ def _check_failed(benchmark: Benchmark, results: Sequence[EpisodeResult], folder
             public(dict(benchmark.summarize([r.outcome for r in case if r.outcome is not None])), "summary")
             benchmark.artifacts(case, place)
             benchmark.pictured(case)
+            for result in case:
+                if result.outcome is not None:
+                    grade(benchmark, result.outcome)
         except Exception as error:
             yield f"of {name} none can be made: {type(error).__name__}: {error}"
 

@@ -52,7 +52,7 @@ class BenchmarkSpec:
     action_space: Space
     max_steps: int
     failure_score: float
-    """What an Episode scores at most when the Policy fails in it: graded the lower of this and the return so far."""
+    """What an Episode scores at most when the Policy fails in it: graded the lower of this and its score so far."""
     observation_fields: tuple[Field, ...] = ()
     """In the order of the flat observation; empty for images and grids, whose text is in `observation_text`."""
     action_fields: tuple[Field, ...] = ()
@@ -157,7 +157,11 @@ class Benchmark(Protocol):
         """A fresh Environment for `episode`."""
 
     def score(self, outcome: Outcome) -> float:
-        """The score of an Episode the Policy did not fail in; higher is better. Usually the undiscounted return."""
+        """The score of an Episode, however it ended; higher is better. Usually the undiscounted return.
+
+        Of one the Policy failed in, at whatever step, what it would score had it ended there: `failure_score` is the
+        most that counts of it.
+        """
 
     def summarize(self, outcomes: Sequence[Outcome]) -> Mapping[str, Value]:
         """Public aggregates over the Episodes of one Submission (visibility `summary` and above)."""

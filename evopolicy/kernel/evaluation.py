@@ -179,7 +179,7 @@ class EpisodeFault(ExecutionError):
 
 
 def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
-    """Score `outcome`. An Episode the Policy failed in scores the lower of the declared failure score and its return.
+    """Score `outcome`. An Episode the Policy failed in scores the lower of the declared failure score and its own.
 
     Raises EpisodeFault for a return or a score that is not finite, or that the Benchmark cannot give.
     """
@@ -187,8 +187,6 @@ def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
         raise EpisodeFault(
             f"Episode {outcome.index}: the return {outcome.episode_return} is not finite, nor at most {MOST:g}"
         )
-    if outcome.failure is not None:
-        return Graded(float(min(benchmark.spec.failure_score, outcome.episode_return)), outcome)
     try:
         score = float(benchmark.score(outcome))
     except Exception as error:
@@ -196,7 +194,7 @@ def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
         raise EpisodeFault(f"Episode {outcome.index}: {what}") from error
     if not abs(score) <= MOST:
         raise EpisodeFault(f"Episode {outcome.index}: the score {score} is not finite, nor at most {MOST:g}")
-    return Graded(score, outcome)
+    return Graded(score if outcome.failure is None else min(float(benchmark.spec.failure_score), score), outcome)
 
 
 def evaluate_program(

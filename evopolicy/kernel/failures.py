@@ -38,7 +38,7 @@ _ENDED = "hands off what is published; the reason is recorded"
 MEANINGS: dict[str, Meaning] = {
     POLICY_FAILED: Meaning(
         True,
-        "the lower of the declared failure score and the return so far",
+        "the lower of the declared failure score and the score so far",
         True,
         "never",
         "reports kind, message, step and the Policy's own traceback and output in Feedback",

@@ -103,7 +103,7 @@ def _task(spec: BenchmarkSpec) -> str:
         f"## Score\n\n{spec.scoring.strip()}\n\n"
         "The score of a Submission is the mean over its Episodes. Higher is better.\n\n"
         f"An Episode in which the Policy fails (an exception, an invalid Action, a limit) scores the lower of "
-        f"{number(spec.failure_score)} and its return so far.",
+        f"{number(spec.failure_score)} and its score so far.",
         f"## How an Episode ends\n\n{spec.ending.strip()}\n\nIt is cut off after {spec.max_steps} steps at the latest.",
     ]
     if spec.parameters:

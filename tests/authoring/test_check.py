@@ -376,6 +376,13 @@ def test_feedback_that_needs_an_outcome_is_found() -> None:
     assert "of a faulty Episode none can be made" in findings(spoil)
 
 
+def test_a_score_is_of_failed_episodes_too() -> None:
+    def spoil(benchmark: Walking) -> None:
+        benchmark.score = lambda outcome: outcome.episode_return / outcome.length
+
+    assert "of failed Episodes none can be made: EpisodeFault: Episode 0: walk: score raised Zero" in findings(spoil)
+
+
 def leaky_file(file: str, content: Callable[[Walking], bytes], **changes: Any) -> Callable[[Walking], None]:
     def spoil(benchmark: Walking) -> None:
         def artifacts(_: Any, folder: Path) -> list[Artifact]:

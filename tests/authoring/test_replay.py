@@ -182,19 +182,29 @@ def result(
     return EpisodeResult(index, outcome, trace=Path("t") if trace else None)
 
 
+def returned(outcome: Outcome) -> float:
+    return outcome.episode_return
+
+
 def test_worst_median_and_best_are_pictured() -> None:
-    assert worst_median_best([result(i, x) for i, x in enumerate((5, 1, 9, 3, 7))], 0) == [1, 0, 2]
+    assert worst_median_best([result(i, x) for i, x in enumerate((5, 1, 9, 3, 7))], returned) == [1, 0, 2]
 
 
 def test_a_failed_episode_is_graded_as_the_host_grades_it() -> None:
-    assert worst_median_best([result(0, 50, failed=True), result(1, 3), result(2, 9)], 0)[0] == 0
-    below = [result(0, -20, failed=True), result(1, -50, failed=True), result(2, 9)]
-    assert worst_median_best(below, 0) == [1, 0, 2], "what it lost before it failed counts"
+    assert toy().pictured([result(0, 50, failed=True), result(1, 3), result(2, 9)])[0] == 0
+    below = [result(0, -220, failed=True), result(1, -250, failed=True), result(2, 9)]
+    assert toy().pictured(below) == [1, 0, 2], "what it lost before it failed counts"
+
+
+def test_episodes_are_pictured_by_a_score_of_the_benchmarks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GymnasiumBenchmark, "score", lambda _, outcome: -outcome.episode_return)
+    assert toy().pictured([result(i, x) for i, x in enumerate((5, 1, 9, 3, 7))]) == [2, 0, 1]
 
 
 def test_without_steps_or_trace_nothing_is_pictured() -> None:
-    assert worst_median_best([result(0, 1, trace=False), result(1, 2, length=0), EpisodeResult(2)], 0) == []
-    assert worst_median_best([result(4, 1)], 0) == [4]
+    results = [result(0, 1, trace=False), result(1, 2, length=0), EpisodeResult(2)]
+    assert worst_median_best(results, returned) == []
+    assert worst_median_best([result(4, 1)], returned) == [4]
 
 
 def test_arrays_of_a_trace_may_be_read_only(tmp_path: Path) -> None:

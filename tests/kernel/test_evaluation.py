@@ -178,6 +178,14 @@ def test_failing_never_pays() -> None:
         assert grade(Tally(), outcome(gained, RAISED)).score <= FAILURE_SCORE
 
 
+def test_a_failed_episode_is_graded_by_the_benchmarks_own_score_not_by_its_return() -> None:
+    """Rewards of -200 beside scores from 0 to 1: one failed Episode weighed as much as two hundred good ones."""
+    solved = Tally(score_of=lambda outcome: float(outcome.ending == "terminated"))
+    assert grade(solved, outcome(-200.0, RAISED)).score == min(FAILURE_SCORE, 0.0)
+    lost = Tally(score_of=lambda outcome: -10 * outcome.length)
+    assert grade(lost, outcome(5.0, RAISED)).score == -20.0
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("failure", [None, RAISED])
 def test_a_return_that_is_not_finite_is_a_fault_even_where_the_policy_failed(

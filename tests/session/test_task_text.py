@@ -98,7 +98,7 @@ def test_numbers_of_the_budget_and_the_limits_are_right() -> None:
     ):  # fmt: skip
         assert row in rows, row
     text = text_of()
-    assert "the lower of -12.5 and its return so far" in text.replace("\n", " ")
+    assert "the lower of -12.5 and its score so far" in text.replace("\n", " ")
     assert "`numpy`, `scipy`" in text
     assert "return after 50 seconds" in text
     assert "`python3` here is the interpreter Policies run in" in text
