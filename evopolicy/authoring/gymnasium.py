@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import math
@@ -205,12 +206,23 @@ def _description(registration: Any) -> str:
 
     entry = registration.entry_point
     try:
-        text = inspect.getdoc(load_env_creator(entry) if isinstance(entry, str) else entry) or ""
+        entry = load_env_creator(entry) if isinstance(entry, str) else entry
     except (Exception, SystemExit):  # foreign code; that it cannot be imported is said when the Environment is made
         return ""
+    while isinstance(entry, functools.partial):
+        entry = entry.func
+    text = _own_words(entry)
     # What follows is about calling gymnasium.make, which nobody does here.
     text = re.split(r"\n## (?:Arguments|Version History|Vectorized environment)", text)[0].rstrip()
     return text if len(text) <= _DESCRIPTION else text[:_DESCRIPTION].rsplit("\n", 1)[0] + "\n[...]"
+
+
+def _own_words(entry: object) -> str:
+    """The docstring of a function, or of a class or the nearest of its bases that is no general one of Gymnasium's."""
+    if not inspect.isclass(entry):
+        return inspect.getdoc(entry) or "" if inspect.isroutine(entry) else ""
+    bases = [base for base in entry.__mro__ if base.__module__ not in ("builtins", "abc", "typing", "gymnasium.core")]
+    return next((inspect.cleandoc(base.__doc__) for base in bases if base.__dict__.get("__doc__")), "")
 
 
 def _look(benchmark: GymnasiumBenchmark, env_id: str, tell: Callable[..., None]) -> Seen:

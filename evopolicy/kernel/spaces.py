@@ -38,7 +38,7 @@ class Box:
         draw[lower] = rng.exponential(size=lower[lower].shape) + self.low[lower]
         draw[upper] = -rng.exponential(size=upper[upper].shape) + self.high[upper]
         draw[both] = rng.uniform(low=self.low[both], high=high[both], size=both[both].shape)
-        return (np.floor(draw) if self.dtype.kind in "iu" else draw).astype(self.dtype)
+        return np.asarray(np.floor(draw) if self.dtype.kind in "biu" else draw).astype(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def _cast_box(space: Box, action: Any, clip: bool) -> tuple[NDArray[Any], bool]:
         raise InvalidAction(f"expected finite numbers, found {_found(action)}")
     cast = _cast(array, space.dtype)
     inside = (cast >= space.low) & (cast <= space.high)
-    if space.dtype.kind in "iu":
+    if space.dtype.kind in "biu":
         inside &= (array >= space.low) & (array <= space.high)  # a number past the dtype's range has wrapped in `cast`
     clipped = not inside.all()
     if clipped and clip:
@@ -284,7 +284,7 @@ def _cast_box(space: Box, action: Any, clip: bool) -> tuple[NDArray[Any], bool]:
         where = tuple(int(i) for i in np.argwhere(~inside)[0])
         bounds = f"[{space.low[where]}, {space.high[where]}]"
         raise InvalidAction(f"value {array[where]} at {list(where)} is outside {bounds}")
-    if space.dtype.kind in "iu" and not (cast == array).all():
+    if space.dtype.kind in "biu" and not (cast == array).all():
         raise InvalidAction(f"expected {space.dtype.name} values, found {_found(action)}")
     if not np.isfinite(cast).all():
         raise InvalidAction(f"expected numbers that {space.dtype.name} can hold, found {_found(action)}")

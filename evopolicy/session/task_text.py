@@ -8,16 +8,18 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evopolicy.kernel.benchmark import BenchmarkSpec
+from evopolicy.kernel.benchmark import BenchmarkSpec, Field
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.feedback import Visibility
 from evopolicy.kernel.ports import Limits
 from evopolicy.kernel.program import MAX_FILE_BYTES, MAX_FILES, MAX_TREE_BYTES
+from evopolicy.kernel.spaces import Space
 from evopolicy.session.space_text import (
     action_comment,
     action_expression,
     describe,
     field_table,
+    has_ranges,
     members,
     number,
     observation_line,
@@ -118,10 +120,15 @@ def _value(value: object) -> str:
 
 def _observation(spec: BenchmarkSpec) -> str:
     space = spec.observation_space
-    parts = [f"## What the Policy sees\n\nAn observation is {describe(space)}.", "\n".join(members(space))]
-    if spec.observation_fields:
-        parts.append(field_table(spec.observation_fields, space))
-    return "\n\n".join(part for part in [*parts, spec.observation_text.strip()] if part)
+    said = f"## What the Policy sees\n\nAn observation is {describe(space)}."
+    parts = [said, *_inside(space, spec.observation_fields), spec.observation_text.strip()]
+    return "\n\n".join(filter(None, parts))
+
+
+def _inside(space: Space, fields: Sequence[Field]) -> list[str]:
+    """What a line cannot say of `space`: bounds once, in the table of its fields where that has them."""
+    listed = "" if has_ranges(fields, space) else "\n".join(members(space))
+    return [listed, field_table(fields, space) if fields else ""]
 
 
 def _action(spec: BenchmarkSpec) -> str:
@@ -131,10 +138,10 @@ def _action(spec: BenchmarkSpec) -> str:
         if spec.clips
         else "Anything else is an invalid Action: it is never repaired, and the Episode has failed."
     )
-    parts = [f"## What the Policy answers\n\nAn Action is {describe(space)}.", "\n".join(members(space))]
-    if spec.action_fields:
-        parts.append(field_table(spec.action_fields, space))
-    spelling = "Any natural Python or NumPy spelling will do (a list for an array, `np.int64(1)` for `1`)."
+    parts = [f"## What the Policy answers\n\nAn Action is {describe(space)}.", *_inside(space, spec.action_fields)]
+    spelling = (
+        "Any natural Python or NumPy spelling will do (a list for an array, `np.int64(1)` for `1`); numbers are finite."
+    )
     return "\n\n".join(part for part in [*parts, spec.action_text.strip(), f"{spelling} {outside}"] if part)
 
 

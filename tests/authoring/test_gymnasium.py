@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 from evopolicy.authoring import ConfigError, EpisodeSpec, check_benchmark, run_program
 from evopolicy.authoring.environment import GymnasiumEnvironment
-from evopolicy.authoring.gymnasium import load, slug_of
+from evopolicy.authoring.gymnasium import _description, load, slug_of
 from evopolicy.authoring.profile import Profile
 from evopolicy.cells import load_benchmark
 from evopolicy.kernel.pool import PoolConfig, plan_pool
@@ -100,6 +102,46 @@ def test_the_tasks_own_documentation_is_in_the_goal() -> None:
     goal = load("CartPole-v1", failure_score=0).spec.goal
     assert "Pole Angular Velocity" in goal
     assert "Version History" not in goal
+
+
+class Undescribed(gymnasium.Env[Any, Any]):
+    pass
+
+
+class Described(Undescribed):
+    """Balance a broom."""
+
+
+class Heir(Described):
+    pass
+
+
+class Called(Described):
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        return self
+
+
+def made() -> gymnasium.Env[Any, Any]:
+    """Sweep the floor."""
+    return Described()
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (Described, "Balance a broom."),
+        (Heir, "Balance a broom."),
+        (made, "Sweep the floor."),
+        (partial(Described), "Balance a broom."),
+        (partial(partial(made)), "Sweep the floor."),
+        (Undescribed, ""),
+        (partial(Undescribed), ""),
+        (Called(), ""),
+    ],
+)
+def test_words_about_python_or_gymnasium_are_no_documentation_of_a_task(entry: Any, words: str) -> None:
+    """The goal had the docstring of functools.partial, or of gymnasium.Env."""
+    assert _description(SimpleNamespace(entry_point=entry)) == words
 
 
 @pytest.mark.parametrize(

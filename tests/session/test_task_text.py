@@ -76,6 +76,15 @@ def form(member: Any) -> Any:
     return (type(member), member.dtype, member.shape) if isinstance(member, np.ndarray) else type(member)
 
 
+def worked_example(spec: BenchmarkSpec) -> Any:
+    code = re.findall(r"```python\n(.*?)```", text_of(spec), re.DOTALL)[0]
+    module = types.ModuleType("policy")
+    exec(code, module.__dict__)
+    policy = bind(module, PolicyContext(spec.observation_space, spec.action_space, {}, 0, 500))
+    policy.reset()
+    return policy
+
+
 def test_names_every_field_with_its_unit_range_and_meaning() -> None:
     lines = {line.replace("  ", "").replace(" |", "|").replace("| ", "|") for line in text_of().splitlines()}
     rows = {re.sub(r"\s*\|\s*", "|", line).strip() for line in text_of().splitlines() if line.startswith("|")}
@@ -148,12 +157,7 @@ def test_selector_examples_fit_the_pool() -> None:
 @pytest.mark.parametrize("name", SPACES)
 def test_the_worked_example_is_a_policy_whose_actions_are_valid(name: str) -> None:
     space = SPACES[name]
-    spec = replace(SPEC, action_space=space, action_fields=())
-    code = re.findall(r"```python\n(.*?)```", text_of(spec), re.DOTALL)[0]
-    module = types.ModuleType("policy")
-    exec(code, module.__dict__)
-    policy = bind(module, PolicyContext(spec.observation_space, space, {}, 0, 500))
-    policy.reset()
+    policy = worked_example(replace(SPEC, action_space=space, action_fields=()))
     for _ in range(2):
         member, clipped = cast_action(space, policy.act(np.array([0.1, 0.2], dtype=np.float32)))
         assert form(member) == form(space.sample(np.random.default_rng(0)))
@@ -166,12 +170,7 @@ def test_the_worked_example_takes_every_observation(name: str) -> None:
     fields = (
         tuple(Field(f"f{i}") for i in range(space.low.size)) if isinstance(space, Box) and space.low.size < 20 else ()
     )
-    spec = replace(SPEC, observation_space=space, observation_fields=fields)
-    code = re.findall(r"```python\n(.*?)```", text_of(spec), re.DOTALL)[0]
-    module = types.ModuleType("policy")
-    exec(code, module.__dict__)
-    policy = bind(module, PolicyContext(space, spec.action_space, {}, 0, 500))
-    policy.reset()
+    policy = worked_example(replace(SPEC, observation_space=space, observation_fields=fields))
     assert policy.act(space.sample(np.random.default_rng(0))) == 0
 
 
