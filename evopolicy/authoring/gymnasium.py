@@ -222,7 +222,7 @@ def _own_words(entry: object) -> str:
     if not inspect.isclass(entry):
         return inspect.getdoc(entry) or "" if inspect.isroutine(entry) else ""
     bases = [base for base in entry.__mro__ if base.__module__ not in ("builtins", "abc", "typing", "gymnasium.core")]
-    return next((inspect.cleandoc(base.__doc__) for base in bases if base.__dict__.get("__doc__")), "")
+    return next((inspect.cleandoc(words) for base in bases if (words := base.__dict__.get("__doc__"))), "")
 
 
 def _look(benchmark: GymnasiumBenchmark, env_id: str, tell: Callable[..., None]) -> Seen:
