@@ -68,6 +68,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("created", "float64", "of the record, Unix seconds"),
         Column("opened", "float64", "of the journal, Unix seconds: of a regrade, its parent's; NaN where not told"),
         Column("key", "string", "digest of what defines the agent's part"),
+        Column("trajectory", "string", "digest of the Programs submitted, in their order; '' without any"),
         Column("result_key", "string", "digest of what defines selection and Assessment"),
     ),
     "submissions": (

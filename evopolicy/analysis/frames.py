@@ -149,6 +149,7 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
         "created": record.created,
         "opened": state.opened,
         "key": record.key,
+        "trajectory": score.trajectory,
         "result_key": record.result_key,
     }
 
@@ -323,5 +324,7 @@ def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
         axes=json.loads(row["axes"]),
         result_key=row["result_key"] or "",
         parent=row["parent"] or "",
+        key=row["key"] or "",
+        trajectory=row["trajectory"] or "",
     )
     return replace(score, usage={name: usage[name] for name in sorted(kinds) if usage.get(name) is not None})

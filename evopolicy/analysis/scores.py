@@ -19,6 +19,7 @@ from evopolicy.analysis.conditions import (
     run_conditions,
     run_settings,
 )
+from evopolicy.analysis.copies import equal_levels, trajectory_of
 from evopolicy.analysis.load import Found, Unreadable, cell_of
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.record import Run
@@ -80,6 +81,10 @@ class CellScore:
     """As `RunRecord.result_key`; '' for the place of a Run."""
     parent: str = ""
     """Result key of the Run that this one grades again; '' for a Run of its own."""
+    key: str = ""
+    """As `RunRecord.key`."""
+    trajectory: str = ""
+    """As `copies.trajectory_of`."""
 
     @property
     def name(self) -> str:
@@ -134,6 +139,8 @@ def run_score(run: Run, cell: Cell | None = None) -> CellScore:
         axes=run_axes(record, cell),
         result_key=record.result_key,
         parent=record.parent,
+        key=record.key,
+        trajectory=trajectory_of(submission.program for submission in run.state.submissions),
     )
 
 
@@ -223,7 +230,7 @@ def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str
             raise RecordError(f"the comparison mixes {problem}; compare them apart, or allow '{name}'")
         if problem:
             notes.append(f"Mixes {problem}.")
-    return notes
+    return [*notes, *equal_levels(scores)]
 
 
 def _problem(scores: Sequence[CellScore], name: str, allow: Collection[str]) -> str:

@@ -23,10 +23,11 @@ from evopolicy.analysis.diagnostics import diagnose
 from evopolicy.analysis.figures.curves import best_so_far_figure
 from evopolicy.analysis.figures.demand import demand_figure
 from evopolicy.analysis.figures.edits import edit_size_figure
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import gather, heldout_tables
 from evopolicy.analysis.figures.scores import profile_figure, rank_figure
 from evopolicy.analysis.figures.splits import splits_figure
-from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, label, note_of, save_figure, svg_text, title_of
+from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, note_of, save_figure, svg_text, title_of
 from evopolicy.analysis.figures.timeline import timeline_figure
 from evopolicy.analysis.figures.usage import usage_figure
 from evopolicy.analysis.frames import COLUMNS, Frames
@@ -507,7 +508,40 @@ def test_a_label_is_text_whatever_it_holds() -> None:
     assert "\x1b" not in text
     assert "$x_{" in text
     assert "_quiet" in text
-    assert len(label(name)) <= 34
+    assert len(labels([name])[name]) <= 34
+
+
+@pytest.mark.parametrize(
+    ("names", "drawn"),
+    [
+        (["ada", "bob"], ["ada", "bob"]),
+        (
+            [f"cma_es budget.submissions=32 pool.training={size}" for size in (4, 128)],
+            ["… pool.training=4", "… pool.training=128"],
+        ),
+        (
+            ["ada", *(f"cma_es budget.submissions={n} budget.episodes=64" for n in (8, 16))],
+            ["ada", "…submissions=8 budget.episodes=64", "…ubmissions=16 budget.episodes=64"],
+        ),
+        (["claude_code", f"claude_code {'x' * 40}"], ["claude_code", f"… {'x' * 31}…"]),
+        ([f"model-{'x' * 40}-{end}" for end in "ab"], [f"…{'x' * 30}-{end}" for end in "ab"]),
+        # The nearest is told apart, and another would read the same: then nothing is cut.
+        ([f"{a}{'x' * 60}{b}" for a in "ab" for b in "cd"], [f"{a}{'x' * 60}{b}" for a in "ab" for b in "cd"]),
+    ],
+)
+def test_a_long_label_loses_what_is_common_and_keeps_what_differs(names: list[str], drawn: list[str]) -> None:
+    assert list(labels(names).values()) == drawn
+
+
+def test_two_entries_are_drawn_under_two_names_wherever_they_are_named() -> None:
+    names = [f"claude_code agent.effort=high pool.training={size}" for size in (16, 128)]
+    made_of = frames(*(simple(name, seed, 1.0 + seed) for name in names for seed in range(3)))
+    assert [tick.get_text() for tick in rank_figure(made_of).axes[0].get_yticklabels()] == [
+        "… pool.training=128",
+        "… pool.training=16",
+    ]
+    (legend,) = splits_figure(made_of).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["… pool.training=128", "… pool.training=16"]
 
 
 def test_an_entry_keeps_its_look_in_every_figure() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
 from pathlib import Path
 
 import pytest
 
+from evopolicy.agents.scripts.budget import Budget, window
+from evopolicy.agents.scripts.cma_es import make_plan
 from evopolicy.analysis.figures.config import figure_config
 from evopolicy.analysis.table_config import table_config
 from evopolicy.cli.main import main
@@ -21,6 +26,7 @@ STUDIES = {
     "scaling": 48,
 }
 """With the number of their cells."""
+SCALED = ("budget.submissions", "budget.episodes", "pool.training")
 Capture = pytest.CaptureFixture[str]
 
 
@@ -47,5 +53,20 @@ def test_a_study_takes_any_list_of_agents(tmp_path: Path, capsys: Capture) -> No
     words = ["experiment=study/scaling", "agent=random,baseline", "benchmark=cartpole", "seed=0"]
     assert main(["--dry-run", *words, f"output={tmp_path}"]) == 0
     printed = capsys.readouterr().out
-    assert "8 cells" in printed
-    assert "baseline budget=small pool.training=128 on cartpole, seed 0" in printed
+    assert "16 cells" in printed
+    assert "baseline budget.episodes=64 budget.submissions=32 pool.training=128 on cartpole, seed 0" in printed
+
+
+def test_cma_es_searches_in_another_way_at_every_level_of_scaling() -> None:
+    params = option("experiment", "study/scaling")["hydra"]["sweeper"]["params"]
+    levels = [[int(word) for word in str(params[key]).split(",")] for key in SCALED]
+    programs = conf_folder().parent / "benchmarks"
+    for benchmark in params["benchmark"].split(","):
+        (file,) = programs.glob(f"*/programs/{benchmark}/parametric/params.json")
+        searches = set()
+        for submissions, units, pool in itertools.product(*levels):
+            budget = Budget(units, submissions, pool, pool, exhaust=False)
+            plan = make_plan(len(json.loads(file.read_text())), budget, None, None)
+            windows = [window(turn * plan.episodes, plan.episodes, pool) for turn in range(plan.generations)]
+            searches.add((plan.population, *windows))
+        assert len(searches) == math.prod(map(len, levels)), f"two levels are one on {benchmark}"

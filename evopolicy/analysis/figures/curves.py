@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from evopolicy.analysis.columns import by_run
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, gather
 from evopolicy.analysis.figures.style import (
     WIDTH,
@@ -20,7 +21,6 @@ from evopolicy.analysis.figures.style import (
     drop_empty,
     fill,
     grid_of,
-    label,
     looks,
     name_axes,
     short,
@@ -89,13 +89,13 @@ def best_so_far_figure(
     with style(dark) as theme:
         look = looks(material.entries, theme)
         keys = [] if len(benchmarks) == 1 else [(e, _line(look[e], theme)) for e in drawn]
-        notes, size = _notes(material, steps, level), (WIDTH, height)
+        notes, size, titles = _notes(material, steps, level), (WIDTH, height), labels(benchmarks)
         figure, panels = canvas(theme, _VALUES[value][0], notes, size=size, shape=(rows, columns), keys=keys)
         for panel, benchmark in zip(panels, benchmarks, strict=False):
             end = _horizon(steps, benchmark, material, axis)
             here = {entry: steps[entry, benchmark] for entry in drawn if (entry, benchmark) in steps}
             places = {e: _draw(panel, runs, look[e], theme, e, end, level) for e, runs in here.items()}
-            _dress(panel, benchmark, theme)
+            _dress(panel, titles[benchmark], theme)
             if len(benchmarks) == 1:
                 direct_labels(panel, [(e, y, look[e].colour) for e, y in places.items()], theme, height - 0.5)
         drop_empty(figure, panels, len(benchmarks))
@@ -135,15 +135,15 @@ def _draw(panel: Axes, runs: Sequence[Steps], look: Look, theme: Theme, entry: s
     if len(runs) < MIN_RUNS:
         for run in runs:
             x, y = [at for at, _ in run], [best for _, best in run]
-            panel.plot([*x, end], [*y, y[-1]], **line, lw=1.1, label=label(entry))
+            panel.plot([*x, end], [*y, y[-1]], **line, lw=1.1, label=entry)
             face = fill(look, theme)
-            panel.plot(x, y, ls="", marker=look.marker, ms=4, color=look.colour, mfc=face, label=label(entry))
+            panel.plot(x, y, ls="", marker=look.marker, ms=4, color=look.colour, mfc=face, label=entry)
         return float(np.mean([run[-1][1] for run in runs]))
     places = _places(runs, end)
     table = np.array([[_at(run, place) for run in runs] for place in places])
     bounds = _bounds(table, level)
     panel.fill_between(places, bounds[:, 0], bounds[:, 1], step="post", color=look.colour, alpha=0.16, lw=0)
-    panel.plot(places, table.mean(axis=1), **line, label=label(entry))
+    panel.plot(places, table.mean(axis=1), **line, label=entry)
     panel.plot(end, table[-1].mean(), marker=look.marker, ms=5, color=look.colour, mfc=fill(look, theme), clip_on=False)
     return float(table[-1].mean())
 
@@ -165,10 +165,10 @@ def _bounds(table: Floats, level: float) -> Floats:
     return np.array([(span.low, span.high) for span in spans])
 
 
-def _dress(panel: Axes, benchmark: str, theme: Theme) -> None:
+def _dress(panel: Axes, title: str, theme: Theme) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    panel.set_title(label(benchmark), color=theme.ink)
+    panel.set_title(title, color=theme.ink)
     panel.grid(axis="y")
     panel.set_xlim(left=0)
     panel.margins(x=0)

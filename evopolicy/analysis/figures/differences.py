@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, gather, heldout_tables
 from evopolicy.analysis.figures.scores import entries_axis
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, grid_of, looks, style
@@ -49,12 +50,12 @@ def difference_figure(
     benchmarks = [name for name in material.benchmarks if any(one.benchmark == name for one in found)]
     rows, columns = grid_of(len(benchmarks), 3)
     with style(dark) as theme:
-        look = looks(material.entries, theme)
+        look, titles = looks(material.entries, theme), labels(benchmarks)
         size = WIDTH, rows * (0.75 + 0.3 * len(names)) + 0.4
         title, notes = f"Held-out score less that of {name_partners(pairs)}", _notes(material, found, level)
         figure, panels = canvas(theme, title, notes, size=size, shape=(rows, columns), sharey=True)
         for panel, name in zip(panels, benchmarks, strict=False):
-            panel.set_title(name, color=theme.ink)
+            panel.set_title(titles[name], color=theme.ink)
             panel.axvline(0, color=theme.quiet, lw=0.8, zorder=1)
             entries_axis(panel, names, theme)
             for one in found:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.edits import SIZES, size_counts
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.style import (
     WIDTH,
     Look,
@@ -16,7 +17,6 @@ from evopolicy.analysis.figures.style import (
     canvas,
     drop_empty,
     grid_of,
-    label,
     looks,
     name_axes,
     style,
@@ -66,13 +66,13 @@ def edit_size_figure(
     rows, columns = grid_of(len(drawn), 3)
     height = 3.0 if columns == 1 else 2.0 * rows
     with style(dark) as theme:
-        look = looks(names, theme)
+        look, titles = looks(names, theme), labels(drawn)
         said, size = [*_notes(edits, counts, best, level), *notes], (WIDTH if columns > 1 else 5.2, height + 0.2)
         title, shape = "Edit size and improvement", (rows, columns)
         figure, panels = canvas(theme, title, said, size=size, shape=shape, sharey=True)
         for panel, name in zip(panels, drawn, strict=False):
             _draw(panel, [row for row in counts if row["entry"] == name], look[name], theme, most, level)
-            panel.set_title(label(name), color=theme.ink)
+            panel.set_title(titles[name], color=theme.ink)
         drop_empty(figure, panels, len(drawn))
         name_axes(panels[: len(drawn)], columns, "change since the one before", "chance of a new best (%)")
     return figure

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evopolicy.analysis.anchors import Anchors, own_anchors
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.style import (
     WIDTH,
@@ -17,7 +18,6 @@ from evopolicy.analysis.figures.style import (
     Theme,
     canvas,
     direct_labels,
-    label,
     looks,
     style,
 )
@@ -171,7 +171,7 @@ def _stacked(values: Sequence[float], place: int) -> list[float]:
 
 def entries_axis(panel: Axes, names: Sequence[str], theme: Theme) -> None:
     """Names down the side, the first above."""
-    panel.set_yticks(range(len(names)), [label(name) for name in names])
+    panel.set_yticks(range(len(names)), list(labels(names).values()))
     panel.tick_params(axis="y", labelcolor=theme.ink, pad=4)
     panel.set_ylim(len(names) - 0.45, -0.55)
     panel.grid(axis="x")
@@ -245,7 +245,7 @@ def _draw_band(panel: Axes, band: ProfileBand, look: Look, entry: str) -> None:
     line: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes, "drawstyle": "steps-post"}
     if band.over is not None:
         panel.fill_between(band.thresholds, band.low, band.high, step="post", color=look.colour, alpha=0.13, lw=0)
-    panel.plot(band.thresholds, band.fractions, label=label(entry), **line)
+    panel.plot(band.thresholds, band.fractions, label=entry, **line)
 
 
 def _profile_notes(

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import gather
-from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, label, looks, style
+from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, looks, style
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import Interval, mean_interval
 from evopolicy.analysis.validity import score_gaps
@@ -45,7 +46,7 @@ def splits_figure(
     height = math.ceil(len(benchmarks) / across)
     spans = _spans(material.frames, level)
     with style(dark) as theme:
-        look = looks(material.entries, theme)
+        look, titles = looks(material.entries, theme), labels(benchmarks)
         drawn = [entry for entry in material.entries if any(row["entry"] == entry for row in rows)]
         figure, panels = canvas(
             theme,
@@ -61,7 +62,7 @@ def splits_figure(
                 _draw(
                     panel, [row for row in found if _both(row, pair)], pair, look, theme, spans, 5 if across == 1 else 2
                 )
-            panels[2 * place].set_title(label(benchmark), color=theme.ink)
+            panels[2 * place].set_title(titles[benchmark], color=theme.ink)
         drop_empty(figure, panels, 2 * len(benchmarks))
     return figure
 
@@ -112,7 +113,7 @@ def _draw(
                 {"ms": 6.0, "mec": theme.ink, "mew": 0.8, "zorder": 4} if selected else {"ms": 3.6, "alpha": 0.55}
             )
             x, y = [row[first] for row in found], [row[second] for row in found]
-            panel.plot(x, y, label=label(entry), **{**marks, **size})
+            panel.plot(x, y, label=entry, **{**marks, **size})
             if selected and second == "assessment":
                 for row in found:
                     _whisker(panel, row[first], spans.get(row["run"]), look[entry].colour)

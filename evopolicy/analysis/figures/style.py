@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.shown import clean
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 WIDTH = 7.2
 """Inches: a page's text."""
 FORMATS = (".svg", ".png", ".pdf")
-_LABEL = 34
 _TITLE, _TEXT, _NOTE = 10.5, 8.5, 7.0
 """Points."""
 _EDGE = 0.09
@@ -159,11 +159,6 @@ def fill(look: Look, theme: Theme) -> str:
     return look.colour if look.filled else theme.ground
 
 
-def label(text: str) -> str:
-    """A name as it is drawn: on one line, short, and with nothing that steers."""
-    return clean(text, _LABEL)
-
-
 # --- the sheet ---------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +212,7 @@ def _wrapped(note: str, width: float) -> list[str]:
 
 def _across(keys: Sequence[tuple[str, Mapping[str, Any]]], width: float) -> int:
     """As many columns, each as wide as its longest name, as fit beside each other."""
-    lengths = [len(label(name)) for name, _ in keys]
+    lengths = [len(name) for name in labels(name for name, _ in keys).values()]
     room = (width - 2 * _EDGE) * 72 / _TEXT
     for across in range(len(keys), 1, -1):
         if sum(0.6 * max(lengths[column::across]) + 3.9 for column in range(across)) <= room:
@@ -235,10 +230,10 @@ def _add_key(
     order = [
         row * across + column for column in range(across) for row in range(rows) if row * across + column < len(keys)
     ]
-    handles = [Line2D([], [], **dict(keys[i][1])) for i in order]
+    handles, names = [Line2D([], [], **dict(keys[i][1])) for i in order], labels(name for name, _ in keys)
     legend = figure.legend(
         handles,
-        [label(keys[i][0]) for i in order],
+        [names[keys[i][0]] for i in order],
         loc="upper left",
         bbox_to_anchor=corner,
         ncols=across,
@@ -293,12 +288,12 @@ def direct_labels(panel: Axes, ends: Sequence[tuple[str, float, str]], theme: Th
     """
     low, high = panel.get_ylim()
     gap = (_TEXT * 1.3 / 72) / height * (high - low)
-    order = sorted(range(len(ends)), key=lambda i: ends[i][1])
+    order, names = sorted(range(len(ends)), key=lambda i: ends[i][1]), labels(name for name, *_ in ends)
     places = _apart([ends[i][1] for i in order], gap, low, high)
     for i, place in zip(order, places, strict=True):
         name, value, colour = ends[i]
         panel.annotate(
-            label(name),
+            names[name],
             xy=(1.0, value),
             xytext=(1.045, place),
             xycoords=("axes fraction", "data"),

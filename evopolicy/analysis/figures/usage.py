@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, gather, heldout_tables
-from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, label, looks, short, style
+from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, looks, short, style
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import Interval, interval_notes, mean_interval
 from evopolicy.analysis.resampling import rank_score_intervals
@@ -97,7 +98,7 @@ def _score(material: Material, level: float, seed: int) -> _Score:
     if len(material.benchmarks) == 1:
         name = material.benchmarks[0]
         spans = {entry: mean_interval(of[name], level=level) for entry, of in tables.items()}
-        return _Score(f"held-out mean on {label(name)}", spans)
+        return _Score(f"held-out mean on {labels([name])[name]}", spans)
     if not shared:
         raise RecordError("usage: no Benchmark has Runs of every entry, so they cannot be ranked; name fewer entries")
     chosen = {entry: {b: of[b] for b in shared} for entry, of in tables.items()}
@@ -132,7 +133,7 @@ def _draw(
     if span.over is not None:
         panel.plot([x, x], [span.low, span.high], color=look.colour, lw=1.0, alpha=0.8)
     mark: dict[str, Any] = {"marker": look.marker, "ms": 7, "color": look.colour, "mfc": fill(look, theme)}
-    panel.plot([x], [span.estimate], ls="", label=label(entry), zorder=4, **mark)
+    panel.plot([x], [span.estimate], ls="", label=entry, zorder=4, **mark)
 
 
 def _dress(panel: Axes, axis: str) -> None:
