@@ -89,6 +89,9 @@ def _with_reasons(scores: Sequence[CellScore]) -> str:
 _WORDS = {
     "nothing_published": "nothing was published: the initial Program was measured",
     "provider": "its provider failed",
+    "authentication": "its provider refused the login",
+    "unanswered": "its model did not answer what it was asked",
+    "provider_waits": "its provider failed for a tenth of its wall time or more",
     "host_killed": "the Host was killed",
     "engine_fault": "a Submission met an engine fault",
     "open_network": "its agent had the machine's own network",

@@ -94,7 +94,12 @@ class CellScore:
 def wall_seconds(run: Run) -> float:
     """Seconds the Run took: thinking, evaluating, Validation and Assessment."""
     state = run.state
-    return state.thinking_seconds + state.evaluating_seconds + sum(run.result.wall_seconds.values())
+    return (
+        state.thinking_seconds
+        + state.waiting_seconds
+        + state.evaluating_seconds
+        + sum(run.result.wall_seconds.values())
+    )
 
 
 def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:

@@ -101,5 +101,10 @@ def _finished(folder: Path, most: int = 20) -> list[Run]:
 def _seconds_per_unit(run: Run) -> float:
     """Everything the Run took, by Episode unit it could spend."""
     state = run.state
-    spent = state.thinking_seconds + state.evaluating_seconds + sum(run.result.wall_seconds.values())
+    spent = (
+        state.thinking_seconds
+        + state.waiting_seconds
+        + state.evaluating_seconds
+        + sum(run.result.wall_seconds.values())
+    )
     return spent / max(run.record.budget.episodes, 1)

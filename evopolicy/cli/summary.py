@@ -107,7 +107,9 @@ def agent_lines(run: Run) -> Iterator[tuple[str, str]]:
         if state.agent_attempts > 1:
             counts.append(plural(state.agent_attempts, "attempt"))
         yield "agent", ", ".join([state.agent_ended, *counts])
-        yield "time", f"thinking {duration(state.thinking_seconds)}, evaluating {duration(state.evaluating_seconds)}"
+        waiting = f", waiting for its provider {duration(state.waiting_seconds)}" if state.waiting_seconds >= 1 else ""
+        thinking, evaluating = duration(state.thinking_seconds), duration(state.evaluating_seconds)
+        yield "time", f"thinking {thinking}, evaluating {evaluating}{waiting}"
     if state.agent_error:
         yield "its last error", clean(state.agent_error)
     if tokens := tokens_text(state.usage):

@@ -47,10 +47,10 @@ from evopolicy.kernel.ports import (
     AgentTask,
     Invocation,
     Isolation,
-    Served,
 )
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.secrets import NO_SECRETS, Masker
+from evopolicy.kernel.served import Served
 
 OUTPUT_BYTES = 256 << 20
 

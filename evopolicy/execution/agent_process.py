@@ -19,7 +19,7 @@ from evopolicy.execution.proxy import Proxy
 from evopolicy.kernel.errors import AgentError, ExecutionError
 from evopolicy.kernel.folders import HeldFolder
 from evopolicy.kernel.logins import Logins
-from evopolicy.kernel.ports import Served
+from evopolicy.kernel.served import Served
 
 START_SECONDS = 60.0
 """A sandbox that is not made by then never will be."""

@@ -21,8 +21,9 @@ from evopolicy.execution.proxy_log import ProxyLog
 from evopolicy.execution.proxy_request import Handler
 from evopolicy.execution.proxy_upstream import hang_up
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.ports import AgentLimits, Provider, Served
+from evopolicy.kernel.ports import AgentLimits, Provider
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.served import Served
 
 log = logging.getLogger(__name__)
 

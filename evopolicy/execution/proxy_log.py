@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from evopolicy.execution.proxy_usage import counted
-from evopolicy.kernel.ports import AgentLimits, Served
+from evopolicy.kernel.ports import AgentLimits
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.served import Served
 from evopolicy.kernel.stream import PROXY_LOG
 from evopolicy.kernel.transcript import TOKENS, ErrorKind, Usage
 from evopolicy.kernel.versioned import PROXY_FORMAT, SCHEMA_KEY
@@ -20,6 +23,18 @@ MAX_LINES = 100_000
 MORE = "proxy_more.json"
 """What the requests spent that have no line of their own."""
 _KINDS = (*TOKENS, "reasoning_tokens")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one request tells of its provider."""
+
+    trouble: ErrorKind
+    """How it failed; '' where it answered."""
+    began: float
+    at: float
+    """When it told so, in seconds of the same clock: requests end in another order."""
+    words: str = ""
 
 
 class ProxyLog:
@@ -41,9 +56,12 @@ class ProxyLog:
         self._own_cost = 0.0
         self._priced = True
         self._estimated = False
-        self._trouble: ErrorKind = ""
-        self._told = 0.0
+        self._newest = Told("", 0.0, 0.0)
+        self._answers = 0
+        self._failing: float | None = None
+        self._waited = 0.0
         self._over: Literal["", "requests", "tokens", "cost"] = ""
+        self._refused = ""
         self._responses: dict[str, int] = {}
         # The agent's home lies beside the attempts: nothing in it is a log.
         for path in folder.parent.glob(f"attempt-*/{PROXY_LOG}"):
@@ -88,17 +106,35 @@ class ProxyLog:
             self._own_requests += 1
             return ""
 
-    def write(self, entry: Mapping[str, Any], trouble: ErrorKind | None = None, began: float = 0.0) -> None:
+    def refuse(self, said: str, *, aside: bool) -> None:
+        """The proxy has refused a request itself; `aside`: one that asks no model, as for a list of them."""
+        with self._lock:
+            if not (aside and self._refused):
+                self._refused = said
+
+    def _tell(self, told: Told) -> None:
+        self._answers += not told.trouble
+        if told.at < self._newest.at:
+            return
+        if self._failing is not None and not told.trouble:
+            self._waited += max(0.0, told.began - self._failing)
+        if not told.trouble:
+            self._failing = None
+        elif self._failing is None and told.trouble != "context":  # that one is its conversation's
+            self._failing = max(told.began, self._newest.at)
+        self._newest = told
+
+    def write(self, entry: Mapping[str, Any], told: Told | None = None) -> None:
         """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request.
 
-        `trouble`: how the provider failed, '' where it did not; None: this request tells nothing of it. `began`:
-        seconds, of one clock. Requests are written as they end: the one that began last tells how the provider is.
+        `told`: None where this request tells nothing of its provider.
         """
         with self._lock:
             spent, cost = _all(entry), self._cost(entry)
             self._count(entry, spent, cost)
-            if trouble is not None and began >= self._told:
-                self._trouble, self._told = trouble, began
+            if told is not None:
+                self._tell(told)
+            trouble = told.trouble if told else ""
             self._lines += 1
             try:
                 if self._lines > MAX_LINES:
@@ -143,7 +179,11 @@ class ProxyLog:
                 usage = Usage(
                     **self._own, cost_usd=cost, cost_is_estimate=cost is not None, requests=self._own_requests
                 )
-            return Served(usage, self._estimated or not seen, self._trouble, self._over, dict(self._responses))
+            failing = time.monotonic() - self._failing if self._failing is not None else 0.0
+            return Served(
+                usage, self._estimated or not seen, self._newest.trouble, self._over, dict(self._responses),
+                self._answers if seen else None, self._newest.words, self._refused, failing, self._waited + failing,
+            )  # fmt: skip
 
 
 def served_before(folder: Path) -> Served | None:

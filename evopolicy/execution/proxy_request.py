@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from io import BufferedReader
 from typing import TYPE_CHECKING, Any, cast
 
+from evopolicy.execution.proxy_log import Told
 from evopolicy.execution.proxy_rules import (
     MAX_BODY_BYTES,
     Turned,
@@ -46,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
     timeout = READ_SECONDS
     _trouble: ErrorKind | None = None
     """What this request tells of its provider: '' that it answers, None nothing."""
+    _words = ""
+    """Where it failed: what it said."""
     _moved = 0.0
     """When the provider was asked, or last sent something."""
     server: Any
@@ -77,14 +80,21 @@ class Handler(BaseHTTPRequestHandler):
                 self._pass_on(proxy, entry)
         except Turned as turned:
             if turned.code in _UNREACHED:
-                self._trouble = "network"
+                self._trouble, self._words = "network", turned.reason
+            elif turned.status not in (429, 502):  # ours, of a moment
+                proxy.log.refuse(turned.reason, aside=self.command != "POST")
             kind = "error" if turned.status in (502, 504) else "refused"
             entry |= {"status": turned.status, kind: turned.code}
             self._refuse(turned)
         except OSError as error:  # the agent hung up
             entry.setdefault("error", f"the agent left: {type(error).__name__}")
         finally:
-            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)}, self._trouble, began)
+            told = None
+            if self._trouble is not None:
+                base = "" if proxy.tunnel else proxy.provider.url.rstrip("/")
+                words = f"{base}{entry['path']}: {self._words}" if self._trouble else ""
+                told = Told(self._trouble, began, max(began, self._moved), words)
+            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)}, told)
 
     def _refuse(self, turned: Turned) -> None:
         body = turned.body()
@@ -198,7 +208,7 @@ class Handler(BaseHTTPRequestHandler):
         except ConnectionAbortedError:
             entry |= UsageReader("", entry["path"], len(body)).usage(whole=False)
             if self._is_to_blame(proxy, watch):
-                self._trouble = "network"
+                self._trouble, self._words = "network", f"silent for {time.monotonic() - self._moved:.0f} s"
             raise
         except Turned as turned:
             if turned.code == "provider_silent":
@@ -264,8 +274,18 @@ class Handler(BaseHTTPRequestHandler):
             entry |= usage.usage(whole=whole)
             if usage.response and any(entry.get(kind) for kind in TOKENS):
                 entry["response"] = usage.response
-            if usage.trouble or whole or self._is_to_blame(proxy, watch):
-                self._trouble = usage.trouble or ("" if whole else "network")
+            if usage.asks:
+                self._judge(answer.status, usage, whole=whole, broken=broken, blamed=self._is_to_blame(proxy, watch))
+
+    def _judge(self, status: int, usage: UsageReader, *, whole: bool, broken: str, blamed: bool) -> None:
+        """What this answer tells of its provider. One that the agent cut short tells that it answers."""
+        if usage.trouble:
+            what = str(status) if status >= 300 or usage.heard else f"{status}, but no answer of a model's:"
+            self._trouble, self._words = usage.trouble, f"{what} {usage.words or 'not a word'}"
+        elif whole or (usage.heard and not blamed):
+            self._trouble = ""
+        elif blamed:
+            self._trouble, self._words = "network", broken or "its answer stalled"
 
     def _pieces(
         self,

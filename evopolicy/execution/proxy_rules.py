@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -65,7 +66,11 @@ def pinned(provider: Provider, method: str, target: str) -> tuple[str, str]:
     path, _, query = target.partition("?")
     if f"{method} {path}" not in provider.paths:
         allowed = ", ".join(provider.paths)
-        _refuse("path_refused", f"'{method} {path[:200]}' is not among what may be asked here: {allowed}.")
+        _refuse(
+            "path_refused",
+            f"'{method} {path[:200]}' is not among what this Run may ask at {provider.url}: {allowed} (agent.base_url,"
+            " or agent.provider.paths of agent=command).",
+        )
     pairs = [(name, value) for name, value in parse_qsl(query, True) if name.lower() in _QUERIES]
     whole = urlsplit(provider.url).path.rstrip("/") + path
     return path, f"{whole}?{urlencode(pairs)}" if pairs else whole
@@ -136,11 +141,19 @@ def _model(provider: Provider, path: str, body: Mapping[str, Any]) -> str:
     """The model a request names: in its body or, as Gemini's, in its path."""
     named = next((name for name in provider.models if f"/{name}:" in f"{path}:"), None)
     model = body.get("model", named)
-    if provider.models and (model not in provider.models or "models" in body):
+    if provider.models and (not _is_of(provider, model) or "models" in body):
         wanted = " or ".join(f"'{name}'" for name in provider.models)
         found = f"'{model[:80]}'" if isinstance(model, str) else "none"
-        _refuse("model_refused", f"this Run's model is {wanted}; the request names {found}.")
+        _refuse("model_refused", f"this Run's model is {wanted} (agent.model); the request names {found}.")
     return model[:200] if isinstance(model, str) else ""
+
+
+def _is_of(provider: Provider, model: Any) -> bool:
+    """Whether `model` is one the Run may ask, or a dated snapshot of one: what it is resolved to by its program."""
+    return isinstance(model, str) and any(
+        model == name or re.fullmatch(rf"{re.escape(name)}[-@]20\d{{2}}-?\d{{2}}-?\d{{2}}", model)
+        for name in provider.models
+    )
 
 
 def _named(body: Mapping[str, Any]) -> Iterator[str]:

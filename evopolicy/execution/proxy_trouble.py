@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from evopolicy.kernel.transcript import ErrorKind
+
+MAX_SAID = 300
+"""Characters of a provider's own words that are told on."""
 
 # In this order: a provider says of a prompt that is too long that a limit on tokens was passed.
 _WORDS: tuple[tuple[ErrorKind, str], ...] = (
@@ -38,3 +43,23 @@ def trouble_of(status: int, words: str) -> ErrorKind:
     if found is None or (status and found not in ("context", "authentication")):
         return "context" if status == 413 else "other"
     return found
+
+
+def message_of(body: str | bytes) -> str:
+    """What an answer that is an error says, in whichever form providers put it; its bare text where it has none."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop(0)
+        if isinstance(inner, dict):
+            waiting[:0] = [inner.get(name) for name in ("error", "message", "detail", "error_description")]
+        elif isinstance(inner, list):
+            waiting[:0] = inner[:1]
+        elif isinstance(inner, str) and inner.strip():
+            text = inner
+            break
+    return " ".join(re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", text).split())[:MAX_SAID]

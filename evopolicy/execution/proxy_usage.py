@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evopolicy.execution.proxy_trouble import trouble_of
+from evopolicy.execution.proxy_trouble import message_of, trouble_of
 from evopolicy.kernel.transcript import TOKENS, ErrorKind
 
 MAX_KEPT_BYTES = 32 << 20
@@ -47,6 +47,7 @@ class UsageReader:
         self._text = 0
         self._events = content_type.lower().startswith("text/event-stream")
         self._json = "json" in content_type.lower()
+        self._is_page = "html" in content_type.lower()
         self._buffer = bytearray()
         self._skipping = False
         self._said: dict[str, Any] = {}
@@ -56,12 +57,16 @@ class UsageReader:
         """The provider's id of the answer."""
         self.trouble: ErrorKind = ""
         """What an answer that came whole says went wrong; known for sure after `usage`."""
+        self.heard = False
+        """Whether there is something of a model's in it; likewise."""
+        self.asks = bool(bytes_up) and not _COUNTS.search(path)
+        """Whether the request is one to a model."""
         if self._failed:
             self.trouble = trouble_of(status, "")
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the answer. Never raises."""
-        if self._failed and len(self._words) < MAX_WORDS:
+        if (self._failed or not self.heard) and len(self._words) < MAX_WORDS:
             self._words += data[:MAX_WORDS]
         if not self._events:
             self._text += len(data)
@@ -96,9 +101,10 @@ class UsageReader:
         if event is None:
             self._text += len(line) if line.strip() not in _NOTHING else 0
             return
-        kind = str(_inner(event, "type"))
+        kind, said = str(_inner(event, "type")), _text_bytes(event)
+        self.heard = self.heard or bool(said)
         if not kind.endswith((".done", ".completed")):  # they say again what was said
-            self._text += _text_bytes(event)
+            self._text += said
         if b'"usage' in line:
             self._take(event)
         if not self.response:
@@ -112,7 +118,9 @@ class UsageReader:
             error = _inner(holder, "error")
             if error:
                 code = _inner(error, "code")
-                self.trouble = trouble_of(code if type(code) is int else 0, json.dumps(error)[:MAX_WORDS])
+                said = json.dumps(error)[:MAX_WORDS]
+                self.trouble = trouble_of(code if type(code) is int else 0, said)
+                self._words[:] = said.encode()
 
     def _take(self, event: Any) -> None:
         for holder in (event, *(_inner(event, name) for name in ("response", "message"))):
@@ -129,6 +137,7 @@ class UsageReader:
                 event = json.loads(bytes(self._buffer))
                 self._take(event)
                 self._text = _text_bytes(event)
+                self.heard = bool(self._text)
                 self.response = _response(event)
                 self._blame(event)
         if self._events:
@@ -138,14 +147,22 @@ class UsageReader:
             self.trouble = trouble_of(self._status, self._words.decode("utf-8", "replace"))
             self.response = ""
         found = tokens(self._said)
+        self.heard = not self._failed and (self.heard or any(found.values()))
         if self.trouble and not self._text and not found:
             return {}  # an answer that is nothing but an error costs nothing
+        if self.asks and whole and not self.heard and not self.trouble:
+            self.trouble = "other" if self._is_page else "network"  # another address than a model's, or a broken one
         if self._free or (whole and any(found.values()) and not self._is_doubted(found)):
             return found
         if not any(found.get(kind) for kind in TOKENS if kind != "output_tokens"):
             found["input_tokens"] = self._bytes_up // BYTES_A_TOKEN
         found["output_tokens"] = max(found.get("output_tokens", 0), self._text // BYTES_A_TOKEN)
         return {**found, "estimated": True}
+
+    @property
+    def words(self) -> str:
+        """What an answer that failed says, or begins with."""
+        return message_of(bytes(self._words))
 
     def _last(self) -> None:
         """Read what came after the last end of a line."""

@@ -11,17 +11,18 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.clock import AgentClock
+from evopolicy.kernel.endings import Ending, judged, words
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.failures import AUTHENTICATION, FINISHED, PROVIDER
-from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite, Served
+from evopolicy.kernel.failures import FINISHED
+from evopolicy.kernel.ports import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.served import Served
 from evopolicy.kernel.session import Session
-from evopolicy.kernel.state import RunState, add_usage
+from evopolicy.kernel.state import Ledger, add_usage
 from evopolicy.kernel.stream import STDOUT, read_transcript
 from evopolicy.kernel.transcript import TOKENS, ErrorKind, Transcript, Usage, bounded, tool_calls, turns
 
 POLL_SECONDS = 0.05
-PROVIDER_ERRORS = frozenset({"rate_limit", "overload", "network"})
 USAGE_SECONDS = 2.0
 """How often a growing stream is read for what the provider counts, where a limit is set on it."""
 UNTOLD_ANSWERS = 2
@@ -51,10 +52,12 @@ class AgentEnd:
 
     reason: str
     """'finished', 'exited', 'crashed', 'wall_time', 'idle', 'tokens', 'cost', 'requests', 'context', 'refusal',
-    'authentication', 'provider', 'host_failed'."""
+    'authentication', 'unanswered', 'provider', 'host_failed'."""
     exit_code: int | None
     """None where the Host had to stop it."""
     thinking_seconds: float
+    waiting_seconds: float
+    """Time its provider failed, which is no thinking."""
     evaluating_seconds: float
     """Time its own calls waited for Evaluations."""
     error: str
@@ -77,14 +80,14 @@ class NotStarted(Exception):
     """No agent was started; its cause says why."""
 
 
-def attend(attendance: Attendance, session: Session, socket: Path, attempt: int, before: RunState) -> AgentEnd:
+def attend(attendance: Attendance, session: Session, socket: Path, attempt: int, ledger: Ledger) -> AgentEnd:
     """Start the agent, wait until it has ended or a limit is met, end everything it started.
 
-    `before` is the Run as earlier attempts left it: what they used counts. Never waits for an Evaluation in flight.
+    `ledger` tells the Run as earlier attempts left it: what they used counts. Never waits for an Evaluation in flight.
 
     Raises NotStarted where there is no agent after all, whatever the reason.
     """
-    logs = attempt_logs(attendance.logs, attempt)
+    logs, before = attempt_logs(attendance.logs, attempt), ledger.state
     site = AgentSite(
         attendance.workspace,
         socket,
@@ -102,18 +105,36 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
             raise NotStarted from error
         spending = _Spending(attendance, logs, before.usage, process)
         try:
-            reason, code = _watch(process, session, attendance.limits, spending, before.thinking_seconds, clock)
+            spent = before.thinking_seconds + before.waiting_seconds
+            reason, code = _watch(process, session, attendance.limits, spending, spent, clock)
         finally:
             process.stop()
         used = clock.reading()
-    transcript, served = read_transcript(attendance.agent, logs), process.served()
-    return AgentEnd(
-        _judge(reason, transcript, served),
+    end = Ending(
+        reason,
         code,
-        used["thinking"],
+        read_transcript(attendance.agent, logs),
+        process.served(),
+        attendance.agent.provider,
+        bool(before.usage.get("output_tokens")),
+        len(ledger.state.submissions) > len(before.submissions),
+        attendance.limits.wall_seconds,
+        logs,
+    )
+    return _told(end, attendance, used)
+
+
+def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> AgentEnd:
+    transcript, served, reason = end.transcript, end.served, judged(end)
+    waited = min(served.waited_seconds if served else 0.0, used["thinking"])
+    return AgentEnd(
+        reason,
+        end.exit_code,
+        round(used["thinking"] - waited, 3),
+        round(waited, 3),
         used["evaluating"],
-        transcript.error,
-        transcript.error_kind or (served.trouble if served else ""),
+        words(end, reason),
+        end.kind,
         attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
         len(transcript.steps),
         turns(transcript),
@@ -262,23 +283,3 @@ def _idle(process: AgentProcess, session: Session, limits: AgentLimits, now: flo
     if limits.idle_seconds is None or session.running:
         return False
     return now - max(process.last_output(), session.last_call) > limits.idle_seconds
-
-
-def _judge(reason: str, transcript: Transcript, served: Served | None) -> str:
-    """How it ended, by its exit and its stream together.
-
-    An agent that left or fell silent because its provider failed is not to blame; one whose exit code says success
-    and whose stream does not, has crashed.
-    """
-    if reason not in ("exited", "crashed", "idle"):
-        return reason
-    kind = transcript.error_kind
-    if not transcript.completed and kind in ("", "other"):
-        kind = (served.trouble if served else "") or kind
-    if kind in PROVIDER_ERRORS:
-        return PROVIDER
-    if kind == "authentication":
-        return AUTHENTICATION
-    if kind in ("context", "refusal"):
-        return kind
-    return "crashed" if reason == "exited" and not transcript.completed else reason

@@ -118,6 +118,7 @@ class AgentEnded(_Plain):
     reason: Name
     exit_code: int | None = None
     thinking_seconds: Seconds = 0.0
+    waiting_seconds: Seconds = 0.0
     evaluating_seconds: Seconds = 0.0
     usage: Mapping[str, bool | int | float | None] | None = None
     turns: Count = 0

@@ -12,6 +12,8 @@ FINISHED = "finished"
 NOTHING_PUBLISHED = "nothing_published"
 PROVIDER = "provider"
 AUTHENTICATION = "authentication"
+UNANSWERED = "unanswered"
+WAITED = "provider_waits"
 UNEXPLAINED = "unexplained_requests"
 NOT_STARTED = "not_started"
 HOST_KILLED = "host_killed"
@@ -63,6 +65,12 @@ MEANINGS: dict[str, Meaning] = {
     ),
     AUTHENTICATION: Meaning(
         False, "", False, "always", "says which login to mend; keeps and measures what there is, to be run again"
+    ),
+    UNANSWERED: Meaning(
+        False, "", False, "always", "says what the model was not asked or refused for; keeps and measures what there is"
+    ),
+    WAITED: Meaning(
+        False, "", True, "never", "flags a Run ended by its wall time of which its provider failed a tenth or more"
     ),
     UNEXPLAINED: Meaning(
         False, "", True, "never", "flags a Run whose agent asked the model in ways its stream does not tell of"

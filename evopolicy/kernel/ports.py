@@ -14,7 +14,8 @@ from evopolicy.kernel.benchmark import EpisodeSpec
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.evaluation import CheckReport, EpisodeResult
 from evopolicy.kernel.feedback import Artifact
-from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+from evopolicy.kernel.served import Served
+from evopolicy.kernel.transcript import Transcript
 
 Isolation = Literal["bubblewrap", "landlock", "none"]
 ISOLATIONS: tuple[Isolation, ...] = ("bubblewrap", "landlock", "none")
@@ -273,22 +274,6 @@ class AgentIntegration(Protocol):
         `logs` is the attempt's folder: `stderr.log`, and `home/` with what the invocation collects. What is not known
         is kept and counted, never fatal.
         """
-
-
-@dataclass(frozen=True)
-class Served:
-    """What the Host's proxy has passed on between one attempt's agent and its provider."""
-
-    usage: Usage
-    """Requests, and tokens as the provider reported them; the proxy's estimate where it did not."""
-    estimated: bool = False
-    """Whether some of the tokens are the proxy's own estimate."""
-    trouble: ErrorKind = ""
-    """How the newest answer failed; '' where it did not."""
-    over: Literal["", "requests", "tokens", "cost"] = ""
-    """The limit for which a request was refused."""
-    responses: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of each answer by the provider's id for it; of those that have one."""
 
 
 class AgentProcess(Protocol):

@@ -49,7 +49,11 @@ class PriceTable:
     """By the provider's model id."""
 
     def price(self, model: str) -> Price | None:
-        """Of `model`, or of the longest listed id it is a dated snapshot of: `id-20...` or `id@20...`."""
+        """Of `model`, or of the longest listed id it is a dated snapshot of: `id-20...` or `id@20...`.
+
+        What follows in brackets, as `id[1m]`, is no other model.
+        """
+        model = model.partition("[")[0]
         if model in self.models:
             return self.models[model]
         begins = [name for name in self.models if model.startswith((f"{name}-20", f"{name}@20"))]

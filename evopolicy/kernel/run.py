@@ -22,6 +22,7 @@ from evopolicy.kernel.attendance import (
     joined_usage,
 )
 from evopolicy.kernel.durable import sync_tree
+from evopolicy.kernel.endings import WAITED_SHARE, remedy
 from evopolicy.kernel.errors import AgentError, RecordError
 from evopolicy.kernel.failures import (
     AUTHENTICATION,
@@ -32,7 +33,9 @@ from evopolicy.kernel.failures import (
     NOT_STARTED,
     NOTHING_PUBLISHED,
     PROVIDER,
+    UNANSWERED,
     UNEXPLAINED,
+    WAITED,
     restarts,
     spoils,
 )
@@ -204,7 +207,7 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
             attempt = ledger.state.agent_attempts + 1
             ledger.append("agent_started", attempt=attempt)
             try:
-                end = attend(attendance, session, socket, attempt, ledger.state)
+                end = attend(attendance, session, socket, attempt, ledger)
             except NotStarted as error:
                 ledger.append("agent_ended", reason=NOT_STARTED)
                 raise error.__cause__ or error from None
@@ -214,12 +217,23 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
             ledger.append("agent_ended", **_end_event(end))
             session.settle()
             _keep_transcript(plan, ledger, attempt)
-            if end.reason == AUTHENTICATION and not ledger.state.submissions:
-                raise AgentError(f"the provider refuses the agent's login ({end.error[:300]}); mend it and run again")
+            if end.reason in (AUTHENTICATION, UNANSWERED) and not ledger.state.submissions:
+                raise AgentError(_unanswered(plan, end))
             if end.reason != PROVIDER or session.finished or session.failure is not None:
                 return
             if retry < plan.agent_retries:
                 time.sleep(plan.backoff_seconds * 2**retry)
+
+
+def _unanswered(plan: RunPlan, end: AgentEnd) -> str:
+    """Nothing came of it, so nothing is measured: what was said, and what to mend."""
+    error = plan.mask.text(end.error[:600])
+    mend = remedy(end.reason, error, plan.agent.provider)
+    what = "the provider refuses the agent's login" if end.reason == AUTHENTICATION else "its model never answered"
+    return (
+        f"agent {plan.agent.identity.label}: {what} ({error}); {mend}. Nothing was measured: mend it and run the same"
+        " command again"
+    )
 
 
 def _sync_logs(plan: RunPlan, attempt: int) -> None:
@@ -269,6 +283,9 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
         reasons.append(NOTHING_PUBLISHED)
     if any(s.status == "failed" for s in state.submissions):
         reasons.append(ENGINE_FAULT)
+    wall = plan.limits.wall_seconds
+    if state.agent_ended == "wall_time" and wall and state.waiting_seconds >= WAITED_SHARE * wall:
+        reasons.append(WAITED)
     if is_unexplained(state.unexplained_tokens, state.usage):
         reasons.append(UNEXPLAINED)
     told = {"cut": cut.count, "cut_paths": cut.paths} if cut.count else {}

@@ -90,9 +90,11 @@ class RunState:
     """Terminal reason: 'finished', 'exited', 'crashed', 'wall_time', 'idle', 'provider', ...; '' while it runs."""
     agent_exit_code: int | None = None
     thinking_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    """While its provider failed: no part of the thinking."""
     evaluating_seconds: float = 0.0
     attempt: AttemptClock = AttemptClock()
-    """Of an attempt that has not ended; the two above are of those that have."""
+    """Of an attempt that has not ended; the three above are of those that have."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """As `transcript.Usage`, added up over the attempts."""
     turns: int = 0
@@ -241,6 +243,7 @@ def _agent_ended(state: RunState, event: Event) -> RunState:
         agent_ended=event["reason"],
         agent_exit_code=event.get("exit_code"),
         thinking_seconds=state.thinking_seconds + event.get("thinking_seconds", 0.0),
+        waiting_seconds=state.waiting_seconds + event.get("waiting_seconds", 0.0),
         evaluating_seconds=state.evaluating_seconds + event.get("evaluating_seconds", 0.0),
         attempt=AttemptClock(),
         usage=add_usage(state.usage, event.get("usage") or {}),

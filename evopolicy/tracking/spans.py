@@ -171,7 +171,8 @@ class _Writer:
         """A killed Host writes of the end only when it is resumed: its agent died with it, after its last output."""
         over = self._over
         if "thinking_seconds" in over:
-            seconds = float(over["thinking_seconds"]) + float(over.get("evaluating_seconds", 0.0))
+            parts = ("thinking_seconds", "waiting_seconds", "evaluating_seconds")
+            seconds = sum(float(over.get(part, 0.0)) for part in parts)
             return min(self._zero + seconds, max(float(over["time"]), self._zero))
         return self._at(self._transcript.seconds, self._zero)
 
@@ -188,7 +189,14 @@ class _Writer:
         reason = str(over["reason"])
         error = over.get("error") or transcript.error
         failed = bool(error) or spoils(reason) or reason == "crashed"
-        kept = ("exit_code", "thinking_seconds", "evaluating_seconds", "unexplained_tokens", "error_kind")
+        kept = (
+            "exit_code",
+            "thinking_seconds",
+            "waiting_seconds",
+            "evaluating_seconds",
+            "unexplained_tokens",
+            "error_kind",
+        )
         attributes = {
             **{f"usage.{key}": value for key, value in self._usage().items() if value is not None},
             **{key: over[key] for key in kept if over.get(key) not in (None, "")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
@@ -301,3 +302,22 @@ def test_a_broken_rule_is_named(rule: str, said: str, monkeypatch: pytest.Monkey
     check_agent(Broken(config), STREAM)
     with pytest.raises(AgentError, match=f"agent contract: .*{said}"):
         check_agent(Broken(config, rule), STREAM)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "served"),
+    [
+        ("claude_code", "sonnet", None), ("claude_code", "opus[1m]", None), ("gemini_cli", "auto", None),
+        ("gemini_cli", "flash", None), ("claude_code", "claude-sonnet-4-5[1m]", "claude-sonnet-4-5"),
+        ("gemini_cli", "gemini-2.5-pro", "gemini-2.5-pro"),
+    ],
+)  # fmt: skip
+def test_a_name_that_its_program_turns_into_another_model_is_refused_before_anything_is_spent(
+    name: str, model: str, served: str | None
+) -> None:
+    if served is None:
+        with pytest.raises(ConfigError, match=rf"agent\.model: '{re.escape(model)}' is an alias.*name the model's id"):
+            load_agent(name, values(name, model=model))
+    else:
+        provider = load_agent(name, values(name, model=model)).provider
+        assert provider is not None and provider.models == (served,)

@@ -135,12 +135,48 @@ def test_a_provider_that_stays_away_spoils_the_run_once_retries_are_spent(
 
 
 @pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
-def test_a_silent_provider_is_cut_off_by_the_host(tmp_path: Path, agent: str) -> None:
-    """By the watchdog, which blames nobody: a provider is to blame only for a longer silence than a test waits for."""
+def test_a_provider_that_never_says_a_word_is_no_result_whatever_cut_it_off(tmp_path: Path, agent: str) -> None:
     with model_server(Fault("stall")) as server:
         run = impatient(tmp_path, server, agent, retries=0, limits={"idle_seconds": 4})
-    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("idle", True, None), said(run)
-    assert run.result.reasons == ("nothing_published",) and heldout(run) < 100
+    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("provider", False, None), said(run)
+    assert run.result.reasons == ("provider", "nothing_published") and "no answer to" in run.state.agent_error
+
+
+def test_a_provider_that_fails_until_the_wall_spoils_the_run_and_its_waiting_is_no_thinking(tmp_path: Path) -> None:
+    with model_server(status(429, after=SUBMITTED)) as server:
+        run = ran(tmp_path, server, "chat", {"retries": 99, "retry_seconds": 0.5},
+                  {"retries": 0, "limits": {"wall_seconds": 12}})  # fmt: skip
+    ended_as(run, "provider")
+    assert run.state.agent_exit_code is None and "429 Rate limit reached." in run.state.agent_error
+    assert run.state.waiting_seconds > 1 and run.state.thinking_seconds + run.state.waiting_seconds > 12
+
+
+@pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])
+def test_a_limit_of_the_hosts_own_is_said_as_such_whatever_the_program_takes_it_for(tmp_path: Path, agent: str) -> None:
+    with model_server() as server:
+        run = impatient(tmp_path, server, agent, limits={"requests": SUBMITTED})
+    assert (run.state.agent_ended, run.valid, run.result.reasons) == ("requests", True, ()), said(run)
+    assert "session.limits.requests" in run.state.agent_error and len(server.answers) == SUBMITTED
+    assert run.state.agent_attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("agent", "fault", "options", "said"),
+    [
+        pytest.param("codex", None, {"arguments": ["--bogus-flag"]}, "'--bogus-flag'.*agent.arguments",
+                     marks=needs("codex"), id="codex-start"),
+        pytest.param("claude_code", status(404), {}, "/v1/messages: 404 There is no such model.*agent.model",
+                     marks=needs("claude_code"), id="claude_code-404"),
+        pytest.param("codex", status(404), {}, "/v1/responses: 404 There is no such model.*agent.model",
+                     marks=needs("codex"), id="codex-404"),
+        pytest.param("chat", status(400), {}, "400 Unsupported value.*agent.effort", id="chat-400"),
+    ],
+)  # fmt: skip
+def test_an_agent_whose_model_never_answered_is_told_with_what_to_mend_and_not_measured(
+    tmp_path: Path, agent: str, fault: Fault | None, options: dict[str, Any], said: str
+) -> None:
+    with model_server(fault) as server, pytest.raises(AgentError, match=f"(?s)never answered.*{said}"):
+        ran(tmp_path, server, agent, {**IMPATIENT[agent], **options})
 
 
 @pytest.mark.parametrize("agent", [CODEX, CLAUDE, "chat"])

@@ -138,7 +138,7 @@ def test_only_the_named_paths_and_methods_are_passed_on(serve: Serve, tmp_path: 
     "body",
     [
         {"model": "dear"}, {}, {"model": None}, {"model": ["m"]}, {"model": "m", "models": ["dear"]},
-        b'{"model": "m", "model": "dear"}', {"model": "M"}, {"model": "m "},
+        b'{"model": "m", "model": "dear"}', {"model": "M"}, {"model": "m "}, {"model": "m-20250929-dear"},
     ],
     ids=str,
 )  # fmt: skip
@@ -146,8 +146,15 @@ def test_a_request_for_another_model_is_refused(serve: Serve, tmp_path: Path, bo
     _, upstream = serve(up.says({}), models=("m",))
     status, _, said = ask(tmp_path, body)
     assert (status, json.loads(said)["error"]["code"]) == (403, "model_refused")
-    assert "this Run's model is 'm'" in json.loads(said)["error"]["message"]
+    assert "this Run's model is 'm' (agent.model)" in json.loads(said)["error"]["message"]
     assert upstream.asked == []
+
+
+@pytest.mark.parametrize("model", ["m", "m-20250929", "m-2025-09-29", "m@20250929"])
+def test_a_dated_snapshot_of_the_runs_model_is_let_through(serve: Serve, tmp_path: Path, model: str) -> None:
+    _, upstream = serve(up.says({}), models=("m",))
+    assert ask(tmp_path, {"model": model})[0] == 200
+    assert len(upstream.asked) == 1
 
 
 def test_a_model_named_by_the_path_needs_no_other_word_of_it(serve: Serve, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from evopolicy.execution.proxy import Proxy
 from evopolicy.execution.proxy_rules import Turned, checked_body
 from evopolicy.execution.proxy_usage import DOUBTED_BYTES, MAX_KEPT_BYTES, UsageReader
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.ports import AgentLimits, Provider, Served
+from evopolicy.kernel.ports import AgentLimits, Provider
 from evopolicy.kernel.transcript import Usage
 from tests.execution import upstream as up
 
@@ -179,7 +179,9 @@ def test_an_answer_that_leads_elsewhere_is_passed_on_and_not_followed(tmp_path: 
         assert json.loads(answer.read())["id"] == "resp_1"
         client.close()
         proxy.close()
-    assert proxy.served() == Served(Usage(0, 0, 0, 0, 0, requests=1), trouble="other") and len(upstream.asked) == 1
+    said = proxy.served()
+    assert (said.usage, said.trouble, said.answers) == (Usage(0, 0, 0, 0, 0, requests=1), "other", 0)
+    assert said.words.startswith(f"{upstream.url}/chat: 307 ") and len(upstream.asked) == 1
 
 
 def test_what_did_not_change_is_a_success() -> None:

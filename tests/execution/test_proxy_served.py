@@ -15,10 +15,11 @@ import pytest
 
 from evopolicy.execution import proxy_request
 from evopolicy.execution.proxy import Proxy
-from evopolicy.execution.proxy_log import MORE, ProxyLog
+from evopolicy.execution.proxy_log import MORE, ProxyLog, Told
 from evopolicy.execution.proxy_trouble import trouble_of
-from evopolicy.kernel.ports import AgentLimits, Provider, Served
+from evopolicy.kernel.ports import AgentLimits, Provider
 from evopolicy.kernel.prices import Price, PriceTable
+from evopolicy.kernel.served import Served
 from evopolicy.kernel.stream import PROXY_LOG
 from evopolicy.kernel.transcript import Usage
 from tests.execution import upstream as up
@@ -136,9 +137,9 @@ def test_every_protocols_answers_are_counted_by_their_ids(
     serve: Serve, tmp_path: Path, target: str, stream: Any, response: str, reasoning: int
 ) -> None:
     proxy = serve(events(*stream))
-    assert proxy.served() == Served(Usage(0, 0, 0, 0, 0, requests=0))
+    assert proxy.served() == Served(Usage(0, 0, 0, 0, 0, requests=0), answers=0)
     assert ask(tmp_path, target) == 200
-    expected = Served(Usage(4, 5, 0, 4, reasoning, requests=1), responses={response: 13})
+    expected = Served(Usage(4, 5, 0, 4, reasoning, requests=1), responses={response: 13}, answers=1)
     assert served(proxy) == expected
     proxy.close()
     assert proxy.served() == expected, "also after it is closed"
@@ -341,14 +342,24 @@ def test_cost_without_a_line_of_its_own_is_spent_in_the_next_attempt_too(
     assert ProxyLog(tmp_path / "attempt-2", NO_LIMITS, PRICES).cost_usd == pytest.approx(0.6)
 
 
-def test_the_request_that_began_last_tells_how_the_provider_is_in_whatever_order_they_end(tmp_path: Path) -> None:
+def told(trouble: Any, began: float, at: float) -> Told:
+    return Told(trouble, began, at, "its words")
+
+
+def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_end(tmp_path: Path) -> None:
     (tmp_path / "attempt-1").mkdir()
     log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
-    log.write({"status": 200}, "", began=2.0)
-    log.write({"status": 500}, "overload", began=1.0)
-    assert log.served().trouble == ""
-    log.write({"status": 500}, "overload", began=3.0)
-    assert log.served().trouble == "overload"
+    log.write({"status": 200}, told("", 2.0, 3.0))
+    log.write({"status": 500}, told("overload", 1.0, 2.0))
+    assert (log.served().trouble, log.served().waited_seconds) == ("", 0)
+    log.write({"status": 500}, told("overload", 3.0, 4.0))
+    assert (log.served().trouble, log.served().words, log.served().answers) == ("overload", "its words", 1)
+    assert log.served().failing_seconds > 0
+    log.write({"status": 500}, told("rate_limit", 10.0, 11.0))
+    log.write({"status": 200}, told("", 13.0, 20.0))
+    log.write({}, None)
+    assert (log.served().trouble, log.served().failing_seconds) == ("", 0)
+    assert log.served().waited_seconds == 10, "from the first request that failed to the one that was answered"
 
 
 def test_nothing_in_the_agents_home_is_taken_for_a_log(tmp_path: Path) -> None:
@@ -366,4 +377,6 @@ def test_a_tunnel_counts_nothing_and_tells_whether_its_hosts_are_reached(serve: 
     client.request("CONNECT", "localhost:1")
     assert client.getresponse().status == 502
     client.close()
-    assert served(proxy) == Served(Usage(), estimated=True, trouble="network")
+    said = served(proxy)
+    assert (said.usage, said.trouble, said.answers) == (Usage(), "network", None)
+    assert said.words.startswith("localhost:1: the provider cannot be reached")

@@ -25,11 +25,12 @@ from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, FailureKind,
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.policy import PolicyContext, bind
 from evopolicy.kernel.pool import Pool, PoolConfig, plan_pool
-from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider, Served
+from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider
 from evopolicy.kernel.program import ProgramStore, capture
 from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord
 from evopolicy.kernel.run import RunPlan
 from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.served import Served
 from evopolicy.kernel.session import SessionSite
 from evopolicy.kernel.spaces import Discrete, box, cast_action
 from evopolicy.kernel.submission import Bench

@@ -11,7 +11,8 @@ import pytest
 
 from evopolicy.kernel import attendance, stream
 from evopolicy.kernel.clock import BlockedClock
-from evopolicy.kernel.ports import AgentLimits, Served
+from evopolicy.kernel.ports import AgentLimits
+from evopolicy.kernel.served import Served
 from evopolicy.kernel.stream import read_transcript
 from evopolicy.kernel.transcript import Transcript, Usage
 
@@ -72,32 +73,6 @@ def test_the_clock_adds_up_the_time_in_which_at_least_one_call_blocks(monkeypatc
 
 def served(trouble: str = "", **usage: Any) -> Served:
     return Served(Usage(**usage), trouble=trouble)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("reason", "transcript", "proxy", "judged"),
-    [
-        ("exited", Transcript(completed=True), None, "exited"),
-        ("exited", Transcript(), None, "crashed"),  # an exit code that lies
-        ("exited", Transcript(error="x", error_kind="other"), None, "crashed"),
-        ("crashed", Transcript(error="x", error_kind="overload"), None, "provider"),
-        ("exited", Transcript(error="x", error_kind="rate_limit"), None, "provider"),
-        ("crashed", Transcript(), served("network"), "provider"),  # a stream that says nothing of it
-        ("crashed", Transcript(completed=True), served("network"), "crashed"),
-        ("idle", Transcript(), served("overload"), "provider"),
-        ("idle", Transcript(), served(), "idle"),
-        ("crashed", Transcript(error="x", error_kind="authentication"), None, "authentication"),
-        ("crashed", Transcript(error="x", error_kind="context"), served("rate_limit"), "context"),
-        ("crashed", Transcript(error="x", error_kind="refusal"), None, "refusal"),
-        ("wall_time", Transcript(error="x", error_kind="overload"), None, "wall_time"),
-        ("finished", Transcript(error="x", error_kind="overload"), None, "finished"),
-        ("tokens", Transcript(), served("overload"), "tokens"),
-    ],
-)  # fmt: skip
-def test_an_end_is_judged_by_exit_stream_and_proxy_together(
-    reason: str, transcript: Transcript, proxy: Served | None, judged: str
-) -> None:
-    assert attendance._judge(reason, transcript, proxy) == judged
 
 
 def test_usage_is_what_was_served_and_the_streams_own_where_that_is_more_or_only_estimated() -> None:

@@ -9,6 +9,8 @@ from evopolicy.agents.config import at_least
 from evopolicy.kernel.errors import ConfigError
 
 WEB_TOOLS = ("WebSearch", "WebFetch")
+ALIASES = ("default", "best", "sonnet", "opus", "haiku", "fable", "opusplan")
+"""Names it takes for a model that are none."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class ClaudeCodeConfig(CodingConfig):
         at_least("call_seconds", self.call_seconds, 10)
         at_least("retries", self.retries, 0)
         at_least("mcp_seconds", self.mcp_seconds, 1)
+        if self.model.partition("[")[0] in ALIASES:
+            raise ConfigError(
+                f"agent.model: '{self.model}' is an alias that Claude Code turns into another model with each version;"
+                " name the model's id, as claude-sonnet-4-5"
+            )
         if "Bash" not in self.tools:
             raise ConfigError("agent.tools: 'Bash' is missing, and without a shell no Program can be submitted")
         for tool in self.tools:

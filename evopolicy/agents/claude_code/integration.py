@@ -84,8 +84,9 @@ class ClaudeCode(CodingAgent):
             key_form="{key}",
             hosts=("api.anthropic.com:443", "platform.claude.com:443"),
         )
-        # It adds `/v1` itself; others take the same address with it.
-        return replace(told, url=told.url.rstrip("/").removesuffix("/v1"))
+        # It adds `/v1` itself, others take the same address with it; and it asks for `model[1m]` by a header.
+        models = (self.config.model.partition("[")[0],)
+        return replace(told, url=told.url.rstrip("/").removesuffix("/v1"), models=models)
 
     def probe(self) -> Mapping[str, str]:
         self.check()

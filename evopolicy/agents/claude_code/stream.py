@@ -30,7 +30,7 @@ _KINDS: Mapping[str, ErrorKind] = {
     "authentication_failed": "authentication",
     "oauth_org_not_allowed": "authentication",
     "billing_error": "authentication",
-    "model_not_found": "authentication",  # a model this login may not use, or none at all
+    "model_not_found": "other",  # its name is wrong, not the login
     "rate_limit": "rate_limit",
     "overloaded": "overload",
     "server_error": "overload",

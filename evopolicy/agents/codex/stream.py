@@ -56,7 +56,7 @@ def read_stream(lines: Iterable[str], logs: Path | None = None) -> Transcript:
 
 def _kind(error: str) -> ErrorKind:
     if _NO_MODEL.search(error):
-        return "authentication"  # a model this login may not use, or none at all
+        return "other"  # the model's name is wrong, not the login
     if _REFUSED.search(error):
         return "refusal"
     if _SPENT.search(error):

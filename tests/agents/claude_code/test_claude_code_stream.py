@@ -121,7 +121,7 @@ FAULTS: list[tuple[list[dict[str, Any]], str]] = [
         "authentication",
     ),
     ([synthetic("Invalid API key", "authentication_failed"), failed("Invalid API key", 401)], "authentication"),
-    ([synthetic("It may not exist.", "model_not_found"), failed("issue with the model", 404)], "authentication"),
+    ([synthetic("It may not exist.", "model_not_found"), failed("issue with the model", 404)], "other"),
     ([synthetic("Credit balance is too low", "billing_error"), failed("Credit balance", 400)], "authentication"),
     ([failed("Not logged in. Please run /login")], "authentication"),
     ([again(429, "rate_limit"), failed("API Error: 429 slow down", 429)], "rate_limit"),

@@ -111,7 +111,7 @@ FAULTS = [
     ("Quota exceeded. Check your plan and billing details.", "authentication"),
     ("unexpected status 401 Unauthorized: bad key, url: http://127.0.0.1:8100/responses", "authentication"),
     ("unexpected status 403 Forbidden: no", "authentication"),
-    ("unexpected status 404 Not Found: The model `x` does not exist or you do not have access to it", "authentication"),
+    ("unexpected status 404 Not Found: The model `x` does not exist or you do not have access to it", "other"),
     ("Missing environment variable: `OPENAI_API_KEY`.", "authentication"),
     ("We're currently experiencing high demand, which may cause temporary errors.", "overload"),
     ("unexpected status 529 : busy", "overload"),

@@ -36,6 +36,7 @@ def status(code: int, *, after: int = 0, times: int | None = None, retry_after: 
 
 
 WORDS = {
+    400: ("invalid_request_error", "Unsupported value: 'effort'."),
     401: ("invalid_api_key", "Incorrect API key provided."),
     403: ("permission_denied", "Your key may not use this model."),
     404: ("not_found", "There is no such model."),
