@@ -113,7 +113,7 @@ class GymnasiumBenchmark:
         profile = self.profile
         observation_fields = _fields(profile, "observation", profile.observation_fields, observation_space)
         action_fields = _fields(profile, "action", profile.action_fields, action_space)
-        _check_names(profile, [field.name for field in (*observation_fields, *action_fields)])
+        _check_names(profile, [field.name for field in observation_fields], [field.name for field in action_fields])
         return BenchmarkSpec(
             id=profile.id,
             slug=profile.slug,
@@ -315,11 +315,12 @@ def _fields(profile: Profile, kind: str, fields: tuple[Field, ...], space: Any) 
     return () if names is None else tuple(Field(name) for name in names)
 
 
-def _check_names(profile: Profile, fields: Sequence[str]) -> None:
+def _check_names(profile: Profile, observation: Sequence[str], action: Sequence[str]) -> None:
     """Raises BenchmarkError where two columns of a trace share a name, or a measure is of none of them."""
-    columns = [*RESERVED, *fields, *(column.name for column in profile.columns)]
-    for name in columns:
-        if columns.count(name) > 1:
+    columns = ["reward", *observation, *(column.name for column in profile.columns)]
+    names = [*RESERVED, *columns[1:], *action]
+    for name in names:
+        if names.count(name) > 1:
             raise BenchmarkError(
                 f"{profile.slug}: two columns are called '{name}'; rename one (Column.read says whose)"
             )

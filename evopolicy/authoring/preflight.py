@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.benchmark import GymnasiumBenchmark
 from evopolicy.authoring.gymnasium import load_telling
 from evopolicy.authoring.replay import load_policy, policy_context
@@ -51,7 +52,7 @@ class _Trial:
 
 def look(tell: Callable[..., None], **arguments: Any) -> dict[str, Any]:
     """What `gymnasium.load(**arguments)` makes, as plain values. Raises ConfigError where Episodes cannot run in it."""
-    benchmark = load_telling(tell, **arguments)
+    benchmark = load_telling(tell, Asked(**arguments))
     note = _try_episodes(benchmark, tell)
     seen = benchmark.seen
     return {

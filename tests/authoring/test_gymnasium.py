@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 
 from evopolicy.authoring import ConfigError, EpisodeSpec, check_benchmark, run_program
+from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.environment import GymnasiumEnvironment
 from evopolicy.authoring.gymnasium import _description, load, slug_of
 from evopolicy.authoring.profile import Profile
 from evopolicy.cells import load_benchmark
 from evopolicy.kernel.pool import PoolConfig, plan_pool
+from evopolicy.kernel.spaces import Discrete
 from evopolicy.presets import option
 
 TOY = "evopolicy-test/Toy-v0"
@@ -104,6 +107,39 @@ def test_the_tasks_own_documentation_is_in_the_goal() -> None:
     assert "Version History" not in goal
 
 
+DESCRIBED: dict[str, Any] = {
+    "text": {"goal": "Go to the right.", "scoring": None, "observation": "Seen from above."},
+    "observation_fields": ["place", {"name": "count", "unit": "1", "meaning": "Steps."}],
+    "action_fields": ["push"],
+    "measures": {
+        "farthest": {"of": "place", "how": "max_abs", "unit": "m"},
+        "doubled": {"of": "twice"},
+        "mean_reward": {"of": "reward", "how": "mean"},
+    },
+}
+
+
+def test_what_a_user_says_of_a_task_is_what_an_agent_is_told() -> None:
+    plain, told = load(TOY, failure_score=-500), load(TOY, failure_score=-500, **DESCRIBED)
+    check_benchmark(told, render=False)
+    assert (told.spec.goal, told.spec.observation_text) == ("Go to the right.", "Seen from above.")
+    assert told.spec.scoring == plain.spec.scoring
+    again = told.reference.load().spec
+    assert replace(again, observation_space=Discrete(1), action_space=Discrete(1)) == replace(
+        told.spec, observation_space=Discrete(1), action_space=Discrete(1)
+    )
+    assert told.spec.digest != plain.spec.digest, "another text is another condition"
+    outcome = run_program(told, told.programs["initial"], EpisodeSpec(0, 1, 2))
+    assert outcome.measures["doubled"] == pytest.approx(2 * outcome.measures["farthest"], abs=1e-5)
+
+
+def test_the_keys_of_the_option_are_those_it_takes() -> None:
+    keys = {**option("benchmark", "gymnasium"), "env_id": TOY, "failure_score": 0}
+    keys.pop("name")
+    assert set(keys) == {one.name for one in fields(Asked)}
+    assert set(Asked(**keys).options) == {"env_id", "failure_score", "out_of_bounds", "seed_bits"}
+
+
 class Undescribed(gymnasium.Env[Any, Any]):
     pass
 
@@ -168,6 +204,15 @@ def test_slugs_are_portable(env_id: str, slug: str) -> None:
         ({"env_id": "evopolicy-test/Endless-v0", "failure_score": 0}, "benchmark.max_steps is missing"),
         ({"env_id": TOY, "failure_score": 0, "kwargs": {"no": 1}}, "cannot be made: TypeError"),
         ({"env_id": TOY, "failure_score": 0, "out_of_bounds": "wrap"}, "benchmark.out_of_bounds"),
+        (
+            {"env_id": TOY, "failure_score": 0, "text": {"gaol": "Go."}},
+            "text.gaol is no key of it. Did you mean 'goal'?",
+        ),
+        ({"env_id": TOY, "failure_score": 0, "text": {"goal": 3}}, "benchmark.text.goal is a text, found 3"),
+        ({"env_id": TOY, "failure_score": 0, "observation_fields": "x"}, "observation_fields is a list with a name"),
+        ({"env_id": TOY, "failure_score": 0, "action_fields": [{"unit": "m"}]}, "action_fields[0].name is missing"),
+        ({"env_id": TOY, "failure_score": 0, "measures": {"far": {}}}, "benchmark.measures.far.of is missing"),
+        ({"env_id": TOY, "failure_score": 0, "measures": {"far": {"of": "x", "how": "most"}}}, "far.how is 'most'; it"),
         ({"env_id": TOY, "failure_score": 0, "seed_bits": 64}, "benchmark.seed_bits is a whole number from 16 to 63"),
     ],
 )
