@@ -75,11 +75,12 @@ def _signal_by_descriptor(pid):
 
 def memory():
     key, mine = victims["key"], victims["key"] + 1
+    # Before it has one itself: in a namespace of its own its first could have the same number.
+    could("shmctl of another", lambda: libc.shmctl(victims["segment"], 0, None) == 0)
     for call in (libc.shmget, libc.msgget, libc.semget):
         arguments = () if call is libc.msgget else (1,)
         could(f"{call.__name__} of another", lambda: call(key, *arguments, 0o600) >= 0)
         libc.__getattr__(call.__name__)(mine, *arguments, 0o1600)  # left behind, if it is made
-    could("shmctl of another", lambda: libc.shmctl(victims["segment"], 0, None) == 0)
     for place in ("/dev/shm", "/tmp", "/var/tmp"):
         try:
             pathlib.Path(place, victims["name"]).write_text("left behind")
