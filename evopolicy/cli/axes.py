@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _NEVER = frozenset({"agent", "benchmark", "seed", "suite", "output", "sweep", "dry_run"})
 _NEVER_BELOW = ("tracking", "launcher", "hydra", "secret", "axes", "execution.workers")
 
 
-def swept_axes(overrides: Sequence[Sequence[str]], configs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def swept_axes(
+    overrides: Sequence[Sequence[str]], configs: Sequence[Mapping[str, Any]], swept: Collection[str] = ()
+) -> list[dict[str, str]]:
     """For each cell the values of the keys that vary over all of them.
 
     `overrides` are those of each cell, `configs` the same cells composed. A key under `agent` counts only where it
     varies within one label, and one under `benchmark` only where it varies within one Benchmark: otherwise the label
-    or the Benchmark says it already.
+    or the Benchmark says it already. `swept` keys vary over cells that are yet to come.
     """
     values = [_values(cell) for cell in overrides]
     keys = sorted({key for cell in values for key in cell})
     axes = [key for key in keys if _counts(key) and len({cell.get(key, "") for cell in values}) > 1]
     axes = [key for key in axes if _is_told_apart(key, values, configs)]
+    axes = sorted({*axes, *filter(_counts, swept)})
     return [{key: cell[key] for key in axes if key in cell} for cell in values]
 
 

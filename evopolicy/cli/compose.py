@@ -6,9 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import hydra
@@ -16,6 +13,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from evopolicy.cli import schema
+from evopolicy.cli.choices import check_choices
+from evopolicy.cli.groups import foreign_conf_folders
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.presets import conf_folder
 
@@ -28,35 +27,8 @@ _VALUED = {
     "--info": "-i",
 }
 _PLAIN = {"--multirun": "-m", "--run": "-r", "--resolve": "", "--hydra-help": "", "--shell-completion": "-sc"}
+_SHOWS = {"--cfg", "-c", "--info", "-i"}
 _OURS = {"--dry-run": "", "--help": "-h", "--version": ""}
-
-
-def foreign_conf_folders() -> list[Path]:
-    """Folders `conf` that installed Benchmark and agent distributions ship inside their packages."""
-    packages = {
-        point.module.partition(".")[0]
-        for group in ("evopolicy.benchmarks", "evopolicy.agents")
-        for point in entry_points(group=group)
-    }
-    folders: list[Path] = []
-    for package in sorted(packages - {"evopolicy"}):
-        spec = find_spec(package)
-        places = (spec.submodule_search_locations or []) if spec else []
-        folders.extend(Path(place) / "conf" for place in places)
-    return [folder for folder in folders if folder.is_dir()]
-
-
-def group_options(group: str) -> list[str]:
-    """The options of a group that come with evopolicy or an installed distribution; for '' the groups themselves.
-
-    An option may lie in a folder (`paper/random`), but not in one beside an option of its name: that holds its parts.
-    """
-    folders = [folder / group for folder in (conf_folder(), *foreign_conf_folders())]
-    folders = [folder for folder in folders if folder.is_dir()]
-    if not group:
-        return sorted({path.name for folder in folders for path in folder.iterdir() if path.is_dir()})
-    found = {path.relative_to(folder).with_suffix("") for folder in folders for path in folder.rglob("*.yaml")}
-    return sorted(path.as_posix() for path in found if path.parent not in found)
 
 
 def normalize(arguments: Sequence[str]) -> list[str]:
@@ -69,7 +41,17 @@ def normalize(arguments: Sequence[str]) -> list[str]:
         places = [f"file://{folder}" for folder in foreign_conf_folders()]
         if places:
             overrides.append(f"hydra.searchpath=[{','.join(places)}]")
-    if not {"-m", "--multirun", "-r", "--run", "--cfg", "-c", "--info", "-i"} & set(flags) and _is_sweep(overrides):
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    check_choices(parsed)
+    sweeps = any(one.is_sweep_override() for one in parsed)
+    names = {flag.partition("=")[0] for flag in flags}
+    if shows := sorted(names & _SHOWS):
+        if sweeps or names & {"-m", "--multirun"}:
+            raise ConfigError(
+                f"{shows[0]}: it shows one config, so leave -m away and give every key one value;"
+                " --dry-run lists the cells of a sweep"
+            )
+    elif sweeps and not names & {"-m", "--multirun", "-r", "--run"}:
         flags.append("--multirun")
     return [*flags, *_for_each_cell(overrides)]
 
@@ -107,8 +89,13 @@ def _check_override(word: str) -> None:
         )
 
 
-def _is_sweep(overrides: Sequence[str]) -> bool:
-    return any(o.is_sweep_override() for o in OverridesParser.create().parse_overrides(list(overrides)))
+def swept_keys(master: DictConfig) -> set[str]:
+    """The keys that a sweep's command line, or its sweeper's `params`, gives several values."""
+    words = [str(word) for word in master.hydra.overrides.task]
+    params = OmegaConf.select(master, "hydra.sweeper.params") or {}
+    words += [f"{key}={value}" for key, value in params.items() if value is not None]
+    parsed = OverridesParser.create().parse_overrides(words)
+    return {one.key_or_group.replace("/", ".") for one in parsed if one.is_sweep_override()}
 
 
 _OPEN_GROUPS = ("agent", "benchmark")

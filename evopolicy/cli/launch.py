@@ -45,28 +45,85 @@ class CellReturn(JobReturn):
         self.score = value
 
 
-def launch_sweep(
-    loader: ConfigLoader, master: DictConfig, overrides: Sequence[Sequence[str]], first: int
-) -> list[CellReturn]:
-    """Plan and run one batch of a sweep; `first` is its first cell's number, above 0 in a sweeper's later batches."""
-    composer = Composer(loader, master)
-    command = plan_command(overrides, composer, sentence)
-    name = command.options.sweep or default_sweep_name(overrides)
-    if command.options.dry_run:
-        print_plan(command, name)
-        return [_returned(command.cells[n], None) for n in range(len(overrides))]
-    board, follower = run_sweep(command, name, _earlier(command, name, first))
-    finish_sweep(board, follower, command)
-    return [_returned(cell, state) for cell, state in zip(command.cells, board.cells, strict=True)]
+class CommandLine:
+    """Hydra's task function, and what came of one command line: the config of a single Run, or the cells of a sweep."""
+
+    def __init__(self) -> None:
+        self.single: DictConfig | None = None
+        self.code = 0
+        """1 where a cell failed."""
+        self._name = ""
+        self._cells: list[CellState] = []
+        self._recorded: tuple[Cell, ...] = ()
+        self._last: tuple[Command, Follower] | None = None
+
+    def __call__(self, config: DictConfig) -> float | None:
+        """A cell of a foreign launcher runs in the process that launcher chose, at once."""
+        if HydraConfig.get().mode == RunMode.RUN:
+            self.single = config
+            return None
+        run = launch_single(config, [])
+        return run.result.assessment.mean if run and run.result.assessment else None
+
+    def launch(
+        self, loader: ConfigLoader, master: DictConfig, overrides: Sequence[Sequence[str]], *, whole: bool
+    ) -> list[CellReturn]:
+        """Plan and run some cells: the `whole` sweep, or a batch of a sweeper that asks for more once it has these.
+
+        A sweeper may ask for one cell twice: it runs once.
+        """
+        given = list(overrides) if whole else list(dict.fromkeys(map(tuple, overrides)))
+        swept = () if whole else compose.swept_keys(master)
+        command = plan_command(given, Composer(loader, master), sentence, swept)
+        name = command.options.sweep or self._name or default_sweep_name(given)
+        if command.options.dry_run:
+            print_plan(command, name)
+            raise SystemExit(0)  # a sweeper that asks for more would be given no score to choose by
+        if not whole and not self._name:
+            _say_direction(master)
+        self._settle()
+        returned = self._run(command, name)
+        return returned if whole else [returned[given.index(tuple(cell))] for cell in overrides]
+
+    def _settle(self) -> None:
+        """MLflow has what came before."""
+        if self._last:
+            command, follower = self._last
+            self._last = None
+            wait_for_tracker(follower, command)
+
+    def _run(self, command: Command, name: str) -> list[CellReturn]:
+        now = {cell.run for cell in command.cells}
+        board, follower = run_sweep(command, name, tuple(cell for cell in self._recorded if cell.run not in now))
+        self._name, self._last = name, (command, follower)
+        again = {cell.folder for cell in board.cells}
+        self._cells = [*(cell for cell in self._cells if cell.folder not in again), *board.cells]
+        self._recorded = read_sweep(sweep_folder(command.output, name)).cells
+        return [_returned(cell, state) for cell, state in zip(command.cells, board.cells, strict=True)]
+
+    def finish(self) -> None:
+        """The table of all cells, then MLflow may catch up."""
+        if self._last:
+            command, follower = self._last
+            board = Board(self._cells, self._name)
+            self.code = max(self.code, int(board.count("failed") > 0))
+            finish_sweep(board, follower, command)
+            self._last = None
+
+
+def _say_direction(master: DictConfig) -> None:
+    direction = OmegaConf.select(master, "hydra.sweeper.direction")
+    if str(getattr(direction, "name", direction)).lower() == "minimize":
+        print("note: this sweeper looks for the lowest score; hydra.sweeper.direction=maximize looks for the best")
 
 
 def finish_sweep(board: Board, follower: Follower, command: Command) -> None:
     """The table first; then MLflow may catch up."""
-    print_sweep(board, command.output, output_override(command.output), tracked=_tracked(command))
+    print_sweep(board, command.output, output_override(command.output), tracked=tracked(command))
     wait_for_tracker(follower, command)
 
 
-def _tracked(command: Command) -> bool:
+def tracked(command: Command) -> bool:
     return command.cells[0].config.tracking.enabled
 
 
@@ -75,10 +132,6 @@ def wait_for_tracker(follower: Follower | None, command: Command) -> None:
     warning = follower.finish(command.options.launcher.tracker_seconds) if follower else ""
     if warning:
         print(f"\nwarning: {warning}")
-
-
-def _earlier(command: Command, name: str, first: int) -> tuple[Cell, ...]:
-    return read_sweep(sweep_folder(command.output, name)).cells[:first] if first else ()
 
 
 def _returned(cell: PlannedCell, state: CellState | None) -> CellReturn:
@@ -126,22 +179,21 @@ def launch_single(config: DictConfig, overrides: Sequence[str]) -> Run | None:
 def finish_single(command: Command) -> Run:
     """Run the one cell of `command`, print its result, let MLflow catch up."""
     run, follower = run_single(command)
-    print_run(run, output_override(command.output), tracked=_tracked(command))
+    print_run(run, output_override(command.output), tracked=tracked(command))
     wait_for_tracker(follower, command)
     return run
 
 
 def run_overrides(arguments: Sequence[str]) -> int:
-    """A command line without a verb. Returns the exit code; a sweep that ended with failures raises SystemExit(1)."""
-    kept: list[DictConfig] = []
-
-    def task(config: DictConfig) -> float | None:
-        if HydraConfig.get().mode == RunMode.RUN:
-            kept.append(config)
-            return None
-        run = launch_single(config, [])  # a cell of a foreign launcher: in the process it chose, at once
-        return run.result.assessment.mean if run and run.result.assessment else None
-
-    compose.run_hydra(arguments, task)
-    run = launch_single(kept[0], arguments) if kept else None
+    """A command line without a verb. Returns the exit code."""
+    line = CommandLine()
+    try:
+        compose.run_hydra(arguments, line)
+    except Exception:
+        line.finish()  # a sweeper that gives up keeps nobody from what its cells found
+        raise
+    line.finish()
+    if line.single is None:
+        return line.code
+    run = launch_single(line.single, arguments)
     return 0 if run is None or run.valid else 1

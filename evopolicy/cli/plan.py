@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,14 +70,17 @@ def plan_command(
     overrides: Sequence[Sequence[str]],
     compose: Callable[[Sequence[str]], dict[str, Any]],
     explain: Callable[[BaseException], str | None],
+    swept: Collection[str] = (),
 ) -> Command:
     """Compose and validate every cell. Raises ConfigError naming the first cell that cannot run, and counts the others.
 
     `compose` gives the plain config of a cell's overrides; `explain` turns what it raises into a sentence, or None.
+    `swept` keys vary over the whole sweep of which these cells are a batch.
     """
     composed = _each(overrides, explain, lambda n: compose(overrides[n]))
     options = _options(composed)
-    axes = swept_axes(overrides, composed) if len(composed) > 1 else [dict(config["axes"]) for config in composed]
+    several = len(composed) > 1 or bool(swept)
+    axes = swept_axes(overrides, composed, swept) if several else [dict(config["axes"]) for config in composed]
     provided = any(_is_provided(config["agent"]) for config in composed)
     cells = _each(overrides, explain, lambda n: _plan_cell(overrides[n], {**composed[n], "axes": axes[n]}, provided))
     _check_distinct(cells)

@@ -23,7 +23,7 @@ from omegaconf.errors import (
 )
 
 from evopolicy.cli import schema
-from evopolicy.cli.compose import group_options
+from evopolicy.cli.groups import group_options
 from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.errors import EvoPolicyError, did_you_mean
 
@@ -59,11 +59,22 @@ def _yaml(error: yaml.MarkedYAMLError) -> str:
     return f"{place}this is no valid YAML: {error.problem or error.context}"
 
 
+_PLUGINS = {
+    "hydra/launcher=joblib": "hydra-joblib-launcher",
+    "hydra/launcher=submitit_local": "hydra-submitit-launcher",
+    "hydra/launcher=submitit_slurm": "hydra-submitit-launcher",
+    "hydra/launcher=ray": "hydra-ray-launcher",
+    "hydra/sweeper=optuna": "hydra-optuna-sweeper",
+}
+
+
 def _missing_option(error: MissingConfigException) -> str:
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     if not group:
         return f"--config-name: {_first_line(error)}"
     options = {*(error.options or []), *group_options(group)}
+    if plugin := _PLUGINS.get(f"{group}={name}"):
+        return f"{group}: '{name}' is unknown: it comes with another package. Install it: pip install {plugin}"
     return f"{group}: '{name}' is unknown.{did_you_mean(name, sorted(options))}"
 
 

@@ -54,6 +54,17 @@ class CommandConfig:
     launcher: LauncherConfig
 
 
+_LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "root": {"level": "WARNING"},
+    "formatters": {"plain": {"format": "%(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"}},
+    "loggers": {"hydra_plugins": {"level": "INFO", "handlers": ["console"], "propagate": False}},
+}
+"""Other launchers and sweepers are heard, an optimizer with its best parameters; Hydra itself is silent."""
+
+
 @dataclass
 class _LauncherNode:
     _target_: str = _LAUNCHER
@@ -71,16 +82,24 @@ class _SweeperNode:
 def store() -> None:
     """Fill Hydra's ConfigStore. Idempotent."""
     config_store = ConfigStore.instance()
-    fields = [*_twin_fields(RunConfig), *_twin_fields(CommandConfig)]
-    config_store.store(name=SCHEMA, node=dataclasses.make_dataclass("EvoPolicyConfig", fields))
+    config_store.store(name=SCHEMA, node=_WHOLE)
     config_store.store(group="hydra/launcher", name="evopolicy", node=_LauncherNode)
     config_store.store(group="hydra/sweeper", name="evopolicy", node=_SweeperNode)
+    config_store.store(group="hydra/hydra_logging", name="evopolicy", node=_LOGGING)
 
 
 @cache
 def twin(cls: type) -> type:
     """A mutable dataclass with the fields of the dataclass `cls`, in types OmegaConf knows."""
-    return dataclasses.make_dataclass(cls.__name__, _twin_fields(cls))
+    return _made(f"{cls.__name__}Node", _twin_fields(cls))
+
+
+def _made(name: str, fields: list[tuple[str, Any, Any]]) -> type:
+    """A dataclass that lies in this module by its name: a launcher that pickles it has it imported, not made again."""
+    made = dataclasses.make_dataclass(name, fields)
+    made.__module__ = __name__
+    globals()[name] = made
+    return made
 
 
 def _twin_fields(cls: type) -> list[tuple[str, Any, Any]]:
@@ -110,6 +129,9 @@ def _twin_type(hint: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         return dict[arguments[0], _twin_type(arguments[1])]  # type: ignore[misc,valid-type]
     return hint
+
+
+_WHOLE = _made("EvoPolicyConfig", [*_twin_fields(RunConfig), *_twin_fields(CommandConfig)])
 
 
 def known_keys(cls: type = RunConfig, prefix: str = "") -> Iterator[str]:

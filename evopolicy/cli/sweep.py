@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,27 +50,40 @@ def run_sweep(command: Command, name: str, earlier: Sequence[Cell] = ()) -> tupl
     `earlier` cells belong to the same sweep and have ended. Raises Interrupted, ConfigError where another command
     runs this sweep, and RecordError where its folder cannot be written.
     """
+    tracking = tracking_mapping(command.cells[0].config.tracking)
+    with recorded(command, name, earlier) as (board, tasks, changed):
+        log = sweep_folder(command.output, name) / "tracker.log"
+        follower = Follower(command.output, tracking, log, sweep=name)
+        words = f"{output_override(command.output)}{_consent(command)}"
+        go_on = f"the same command, or: evopolicy resume sweep={name}{words}"
+        _run(board, Scheduler(board, tasks, shares(command), changed), follower, go_on)
+    return board, follower
+
+
+@contextmanager
+def recorded(
+    command: Command, name: str, earlier: Sequence[Cell] = ()
+) -> Iterator[tuple[Board, list[Task], Callable[[], None]]]:
+    """Be the one command of the sweep: its board, its cells' tasks, and what writes the board into its record.
+
+    The record is there already, and every cell's job, so that `resume` can go on with it.
+    """
     folder = sweep_folder(command.output, name)
     with _only_command(folder, name):
         board = Board([_state(cell) for cell in command.cells], name)
+        store = written_tracking(tracking_mapping(command.cells[0].config.tracking))
+        created = _created(folder)
         tasks = [_task(cell, folder / JOBS, f"{n:04d}") for n, cell in enumerate(command.cells, len(earlier) + 1)]
         _write_jobs(tasks)
-        tracking = tracking_mapping(command.cells[0].config.tracking)
-        created = _created(folder)
 
         def changed() -> None:
             cells = (*earlier, *(_cell(c, s) for c, s in zip(command.cells, board.cells, strict=True)))
-            store = written_tracking(tracking)
             write_sweep(command.output, Sweep(SCHEMA, name, created, cells, command.suite, store, seal(store)))
 
         changed()
         _say_reused(board)
         _say_weaker(command.cells)
-        follower = Follower(command.output, tracking, folder / "tracker.log", sweep=name)
-        words = f"{output_override(command.output)}{_consent(command)}"
-        go_on = f"the same command, or: evopolicy resume sweep={name}{words}"
-        _run(board, Scheduler(board, tasks, shares(command), changed), follower, go_on)
-    return board, follower
+        yield board, tasks, changed
 
 
 def run_single(command: Command) -> tuple[Run, Follower | None]:

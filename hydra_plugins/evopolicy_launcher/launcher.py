@@ -27,9 +27,18 @@ class EvoPolicyLauncher(Launcher):
         self.task_function = task_function
         self.config = config
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from evopolicy.cli.launch import launch_sweep
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:  # noqa: ARG002 - Hydra's
+        """A batch of a sweeper that asks for more once it has the scores of these."""
+        return self._launch(job_overrides, whole=False)
 
-        if self.config is None or self.hydra_context is None:
-            raise RuntimeError("EvoPolicyLauncher: setup has to come before launch")
-        return launch_sweep(self.hydra_context.config_loader, self.config, job_overrides, initial_job_idx)
+    def launch_whole(self, job_overrides: Sequence[Sequence[str]]) -> Sequence[JobReturn]:
+        """All cells of a sweep."""
+        return self._launch(job_overrides, whole=True)
+
+    def _launch(self, job_overrides: Sequence[Sequence[str]], *, whole: bool) -> Sequence[JobReturn]:
+        from evopolicy.cli.launch import CommandLine
+
+        line = self.task_function
+        if self.config is None or self.hydra_context is None or not isinstance(line, CommandLine):
+            raise RuntimeError("EvoPolicyLauncher: it launches cells of the command evopolicy, after setup")
+        return line.launch(self.hydra_context.config_loader, self.config, job_overrides, whole=whole)

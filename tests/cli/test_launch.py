@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import pickle
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import DictConfig, OmegaConf
 
-from evopolicy.cli import compose, launch
+from evopolicy.cli import compose, launch, schema
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.main import main
 from evopolicy.cli.plan import Command
-from evopolicy.kernel.sweep import Cell
+from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.sweep import Cell, read_sweep
 
 CELLS = ["agent=random", "benchmark=cartpole", "protocol=smoke", "tracking=off"]
 
@@ -22,6 +29,13 @@ CELLS = ["agent=random", "benchmark=cartpole", "protocol=smoke", "tracking=off"]
 class NoTracker:
     def finish(self, _: float) -> str:
         return ""
+
+
+def _recorded(seen: dict[str, Any]) -> Iterator[Any]:
+    """The cells of the sweep as its record would have them."""
+    command, _, earlier = seen["commands"][-1]
+    yield from earlier
+    yield from (SimpleNamespace(run=cell.run) for cell in command.cells)
 
 
 @pytest.fixture
@@ -38,17 +52,17 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             cell.score = float(cell.seed)
         return Board(cells, name), NoTracker()
 
-    original = launch.launch_sweep
+    original = launch.CommandLine.launch
 
-    def spy(*arguments: Any) -> Any:
-        returned = original(*arguments)
+    def spy(*arguments: Any, **options: Any) -> Any:
+        returned = original(*arguments, **options)
         seen["returns"].append(returned)
         return returned
 
     monkeypatch.setattr(launch, "run_sweep", run_sweep)
-    monkeypatch.setattr(launch, "print_sweep", lambda *_, **__: None)
-    monkeypatch.setattr(launch, "_earlier", lambda *arguments: ("before",) * arguments[-1])
-    monkeypatch.setattr(launch, "launch_sweep", spy)
+    monkeypatch.setattr(launch, "print_sweep", lambda board, *_, **__: seen.update(board=board))
+    monkeypatch.setattr(launch, "read_sweep", lambda _: SimpleNamespace(cells=tuple(_recorded(seen))))
+    monkeypatch.setattr(launch.CommandLine, "launch", spy)
     return seen
 
 
@@ -69,12 +83,65 @@ def test_a_failed_cell_is_a_failed_return_that_raises_nothing_and_the_exit_code_
     assert math.isnan(returns[1].return_value)
 
 
-def test_batches_of_a_sweeper_belong_to_one_sweep(launched: dict[str, Any]) -> None:
-    assert main([*CELLS, "seed=0,1,2", "hydra.sweeper.max_batch_size=2", "sweep=batched"]) == 0
-    assert [(len(c.cells), name, len(earlier)) for c, name, earlier in launched["commands"]] == [
-        (2, "batched", 0),
-        (1, "batched", 2),
+def test_our_sweeper_has_all_cells_planned_and_run_as_one_whatever_its_batches(launched: dict[str, Any]) -> None:
+    """The second batch had a name of its own, and met a folder without a sweep."""
+    assert main([*CELLS, "seed=0,1,2", "hydra.sweeper.max_batch_size=2"]) == 0
+    ((command, _, earlier),) = launched["commands"]
+    assert (len(command.cells), len(earlier)) == (3, 0)
+
+
+def test_batches_of_a_sweeper_that_chooses_by_scores_are_one_sweep(
+    launched: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One name, a setting that is to vary in every entry, a cell asked for twice run once, one table of all."""
+
+    def sweep(self: Any, arguments: list[str]) -> None:
+        assert any("interval" in word for word in arguments)
+        cell = ["agent=cma_es", *CELLS[1:]]
+        for number, sigmas in enumerate([(0.1,), (0.2, 0.2), (0.1, 0.3)]):
+            self.launcher.launch([[*cell, f"agent.sigma={sigma}"] for sigma in sigmas], 2 * number)
+
+    Plugins.instance()  # imports its plugins anew
+    plugin = import_module("hydra_plugins.evopolicy_launcher.sweeper")
+    monkeypatch.setattr(plugin.EvoPolicySweeper, "sweep", sweep)
+    launched["failing"] = ()
+    assert main(["agent=cma_es", *CELLS[1:], "agent.sigma=interval(0.1,0.5)"]) == 0
+    sizes = [(len(command.cells), len(earlier)) for command, _, earlier in launched["commands"]]
+    assert sizes == [(1, 0), (1, 1), (2, 1)], "0.1 comes back in the third, and is no cell of before"
+    assert len({name for _, name, _ in launched["commands"]}) == 1
+    assert [len(returns) for returns in launched["returns"]] == [1, 2, 2]
+    entries = sorted(cell.entry for cell in launched["board"].cells)
+    assert entries == [f"cma_es agent.sigma=0.{n}" for n in (1, 2, 3)]
+
+
+def test_cells_of_another_launcher_are_planned_named_and_told_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    met: list[DictConfig] = []
+
+    def single(config: DictConfig, _: Sequence[str]) -> None:
+        met.append(config)
+        raise ConfigError("nothing is run here")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "launch_single", single)
+    assert main([*CELLS, "budget.episodes=4,8", "hydra/launcher=basic", "sweep=there"]) == 1
+    assert [dict(config.axes) for config in met] == [{"budget.episodes": "4"}, {"budget.episodes": "8"}]
+    assert [config.secret.generated for config in met] == [False, False]
+    cells = read_sweep(tmp_path / "outputs" / "sweeps" / "there").cells
+    assert [(cell.entry, cell.status, cell.error) for cell in cells] == [
+        (f"random budget.episodes={n}", "failed", "nothing is run here") for n in (4, 8)
     ]
+    assert "2 cells of 2 failed" in capsys.readouterr().out
+
+
+def test_the_schema_can_be_handed_to_another_process() -> None:
+    """Classes made at run time lost what marks a field without a default, in `hydra/launcher=joblib`."""
+    schema.store()
+    node = ConfigStore.instance().load(f"{schema.SCHEMA}.yaml").node
+    again = OmegaConf.merge(pickle.loads(pickle.dumps(node)), {"budget": {"submissions": 1}})
+    assert OmegaConf.get_type(again) is OmegaConf.get_type(node)
+    assert OmegaConf.is_missing(again.budget, "episodes")
 
 
 def test_swept_settings_become_axes_of_their_cells(launched: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ from hydra import compose, initialize_config_dir
 from evopolicy.agents import AGENTS, config_class
 from evopolicy.authoring.discovery import known_benchmarks
 from evopolicy.cli import options, schema
-from evopolicy.cli.compose import group_options, plain
+from evopolicy.cli.compose import plain
+from evopolicy.cli.groups import group_options
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.selection import RULES
