@@ -93,6 +93,8 @@ _WORDS = {
     "unanswered": "its model did not answer what it was asked",
     "provider_waits": "its provider failed for a tenth of its wall time or more",
     "host_killed": "the Host was killed",
+    "failing_paid": "finished Episodes scored less than failure_score, so failing paid",
+    "same_episodes": "every Episode of its task seems to be the same",
     "engine_fault": "a Submission met an engine fault",
     "open_network": "its agent had the machine's own network",
     "not_started": "the agent could not be started",

@@ -46,6 +46,8 @@ class Seen:
     max_steps: int | None
     note: str = ""
     """What an engineer should know of its observations."""
+    remarks: tuple[str, ...] = ()
+    """What a reader of its Runs should know: words of the kernel's table of failures."""
 
 
 def seen_of(env: Any, env_id: str) -> Seen:
@@ -134,6 +136,7 @@ class GymnasiumBenchmark:
             measures=tuple(Field(m.name, m.unit, meaning=m.meaning) for m in profile.measures),
             parameters=self._parameters,
             seed_bits=self._seed_bits,
+            remarks=seen.remarks,
         )
 
     @cached_property

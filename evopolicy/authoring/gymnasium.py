@@ -60,7 +60,7 @@ def seen_apart(look: Callable[[str, Mapping[str, Any]], Any], *given: Any, **opt
         raise ConfigError(f"benchmark.env_id '{asked.env_id}' cannot be looked at: {error}") from error
     benchmark = _benchmark(asked, str(seen["goal"]))
     spaces = from_value(seen["observation"]), from_value(seen["action"])
-    benchmark.seen = Seen(*spaces, int(seen["max_steps"]), str(seen["note"]))
+    benchmark.seen = Seen(*spaces, int(seen["max_steps"]), str(seen["note"]), tuple(seen["remarks"]))
     return benchmark
 
 

@@ -6,8 +6,10 @@ Runs in a process apart, never in the Host: foreign code may exit, crash, hang o
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,7 @@ from evopolicy.authoring.replay import load_policy, policy_context
 from evopolicy.authoring.spaces import misfit, own_action
 from evopolicy.kernel.benchmark import EpisodeSpec
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.failures import SAME_EPISODES
 from evopolicy.kernel.spaces import cast_action, to_value
 
 LEAST_STEPS, MOST_STEPS = 5, 200
@@ -53,7 +56,7 @@ class _Trial:
 def look(tell: Callable[..., None], **arguments: Any) -> dict[str, Any]:
     """What `gymnasium.load(**arguments)` makes, as plain values. Raises ConfigError where Episodes cannot run in it."""
     benchmark = load_telling(tell, Asked(**arguments))
-    note = _try_episodes(benchmark, tell)
+    note, remarks = _try_episodes(benchmark, tell)
     seen = benchmark.seen
     return {
         "observation": to_value(seen.observation_space),
@@ -61,18 +64,19 @@ def look(tell: Callable[..., None], **arguments: Any) -> dict[str, Any]:
         "max_steps": seen.max_steps,
         "goal": benchmark.profile.goal,
         "note": note,
+        "remarks": remarks,
     }
 
 
-def _try_episodes(benchmark: GymnasiumBenchmark, tell: Tell) -> str:
+def _try_episodes(benchmark: GymnasiumBenchmark, tell: Tell) -> tuple[str, list[str]]:
     episode = EpisodeSpec(0, _SEED, 1)
     try:
         trial = _sampled(benchmark, episode, tell)
-        _again(benchmark, episode, trial, tell)
+        remarks = _again(benchmark, episode, trial, tell)
     except ConfigError as error:
         raise ConfigError(f"benchmark.env_id '{benchmark.profile.env_id}': {error}") from error
     _check_failure_score(benchmark, trial)
-    return trial.note
+    return trial.note, remarks
 
 
 def _sampled(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, tell: Tell) -> _Trial:
@@ -176,29 +180,69 @@ def _observed(benchmark: GymnasiumBenchmark, observation: Any, where: str) -> st
     return note
 
 
-def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, tell: Tell) -> None:
-    """The same seed and Actions once more, as an Episode is played, have to give the same."""
+def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, tell: Tell) -> list[str]:
+    """The same seed and Actions once more, as an Episode is played, have to give the same, with another beside it."""
     tell("while it was made")
-    environment = benchmark.make(episode)
+    environment, other = benchmark.make(episode), _Beside(benchmark, trial)
     try:
         tell("in reset")
         found = [(environment.reset(), 0.0, False)]
         for number, action in enumerate(trial.actions, 1):
             tell(f"in step {number}")
+            other.step(number)
             observation, reward, terminated, truncated, _ = environment.step(action)
             found.append((observation, reward, terminated or truncated))
     except (Exception, SystemExit) as error:
         raise ConfigError(f"an Episode failed when its seed and Actions were repeated: {_said(error)}") from error
     finally:
+        other.close()
         _close(environment, tell)
     for number, (first, second) in enumerate(zip(trial.seen, found, strict=True)):
-        for name, one, other in zip(("observation", "reward", "end"), first, second, strict=True):
-            if not _equal(one, other):
-                where = f"step {number}" if number else "reset"
-                raise ConfigError(
-                    f"the same seed and Actions gave another {name} in {where}: it draws from a generator that"
-                    " reset(seed=...) does not seed"
-                )
+        if name := _difference(first, second):
+            where = f"step {number}" if number else "reset"
+            raise ConfigError(
+                f"the same seed and Actions gave another {name} in {where}, with another Episode beside it: it draws"
+                " from a generator that reset(seed=...) does not seed, or keeps state outside of the Environment"
+            )
+    return [SAME_EPISODES] if other.same else []
+
+
+class _Beside:
+    """An Episode of another seed in the same process, as a worker steps several in turn. What it raises is nothing."""
+
+    def __init__(self, benchmark: GymnasiumBenchmark, trial: _Trial) -> None:
+        self._trial = trial
+        self.same = False
+        self._environment: Any = None
+        with suppress(Exception, SystemExit):
+            random.seed(_SEED)
+            np.random.seed(_SEED)
+            self._environment = benchmark.make(EpisodeSpec(1, _SEED + 1, 1))
+            self.same = not _difference(trial.seen[0], (self._environment.reset(), 0.0, False))
+
+    def step(self, number: int) -> None:
+        """The same Action, until it ends."""
+        if self._environment is None:
+            return
+        ended = True
+        with suppress(Exception, SystemExit):
+            observation, reward, terminated, truncated, _ = self._environment.step(self._trial.actions[number - 1])
+            ended = terminated or truncated
+            self.same &= not _difference(self._trial.seen[number], (observation, reward, ended))
+        if ended:
+            self.same &= number == len(self._trial.actions)
+            self.close()
+
+    def close(self) -> None:
+        environment, self._environment = self._environment, None
+        with suppress(Exception, SystemExit):
+            environment.close()
+
+
+def _difference(one: tuple[Any, float, bool], other: tuple[Any, float, bool]) -> str:
+    """What of an observation, a reward and an end differs."""
+    names = ("observation", "reward", "end")
+    return next((name for name, a, b in zip(names, one, other, strict=True) if not _equal(a, b)), "")
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -236,10 +280,8 @@ def _old_step(benchmark: GymnasiumBenchmark, episode: EpisodeSpec) -> str:
 
 def _close(env: Any, tell: Tell) -> None:
     tell("in close")
-    try:
+    with suppress(Exception, SystemExit):  # the Episode is over by then: a worker bears it too
         env.close()
-    except (Exception, SystemExit):
-        return  # the Episode is over by then: a worker bears it too
 
 
 def _said(error: BaseException) -> str:

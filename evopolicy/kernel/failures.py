@@ -15,6 +15,8 @@ AUTHENTICATION = "authentication"
 UNANSWERED = "unanswered"
 WAITED = "provider_waits"
 UNEXPLAINED = "unexplained_requests"
+FAILING_PAID = "failing_paid"
+SAME_EPISODES = "same_episodes"
 NOT_STARTED = "not_started"
 HOST_KILLED = "host_killed"
 
@@ -74,6 +76,12 @@ MEANINGS: dict[str, Meaning] = {
     ),
     UNEXPLAINED: Meaning(
         False, "", True, "never", "flags a Run whose agent asked the model in ways its stream does not tell of"
+    ),
+    FAILING_PAID: Meaning(
+        False, "", True, "never", "flags a Run in which a finished Episode scored less than `failure_score`"
+    ),
+    SAME_EPISODES: Meaning(
+        False, "", True, "never", "flags a Run on a task of which every Episode seems to be the same"
     ),
     NOT_STARTED: Meaning(False, "", True, "always", "says what is missing; the Run stays resumable"),
     HOST_KILLED: Meaning(

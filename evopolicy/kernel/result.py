@@ -13,13 +13,13 @@ import msgspec
 from evopolicy.kernel.benchmark import EpisodeSpec, PrivateSplit, Split
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
 from evopolicy.kernel.evaluation import Graded, evaluate_program, failure_counts
-from evopolicy.kernel.failures import spoils
+from evopolicy.kernel.failures import FAILING_PAID, spoils
 from evopolicy.kernel.pool import Pool
 from evopolicy.kernel.program import ProgramStore
 from evopolicy.kernel.record import RunRecord
 from evopolicy.kernel.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.state import Ledger, ResultState, RunState
-from evopolicy.kernel.submission import Bench, read_graded, write_graded
+from evopolicy.kernel.submission import OUTCOMES, Bench, read_graded, submission_folder, write_graded
 from evopolicy.kernel.watch import Watch
 
 
@@ -58,9 +58,20 @@ def complete(grading: Grading, ledger: Ledger, watch: Watch) -> None:
         watch.progress("assessment", 0, len(grading.pool.assessment))
         measured, seconds = measure_split(grading, ledger, watch, "assessment", digest)
         ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
-    reasons = ledger.state.handoff_reasons
-    ledger.append("ended", result=key, valid=not any(map(spoils, reasons)), reasons=list(reasons))
+    reasons = [*ledger.state.handoff_reasons, *grading.bench.benchmark.spec.remarks]
+    if failing_paid(grading, ledger.state, digest):
+        reasons.append(FAILING_PAID)
+    ledger.append("ended", result=key, valid=not any(map(spoils, reasons)), reasons=reasons)
     watch.progress("done", 0, 0)
+
+
+def failing_paid(grading: Grading, state: RunState, selected: str) -> bool:
+    """Whether a finished Episode, of the agent's Feedback or the Run's result, scored less than a failure."""
+    folder = grading.folder
+    files = [submission_folder(folder, submission.id) / OUTCOMES for submission in state.published]
+    files += [graded_path(folder, "assessment", selected)]
+    most = grading.bench.benchmark.spec.failure_score
+    return any(one.outcome.failure is None and one.score < most for file in files for one in read_graded(file))
 
 
 def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | None]:

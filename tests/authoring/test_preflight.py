@@ -17,6 +17,7 @@ from evopolicy.authoring import BenchmarkError, ConfigError
 from evopolicy.authoring.gymnasium import load, seen_apart
 from evopolicy.authoring.preflight import look
 from evopolicy.kernel.errors import ExecutionError
+from evopolicy.kernel.failures import SAME_EPISODES
 from evopolicy.kernel.spaces import to_value
 
 ID = "evopolicy-test/Odd-v0"
@@ -29,6 +30,8 @@ class Odd(gymnasium.Env[Any, Any]):
         self.trouble = trouble
         self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = spaces.Discrete(3)
+        if trouble == "reseeding":
+            np.random.seed(3)  # the same alone; with 1 and 2 workers Episodes met others
         if trouble == "int keys":
             self.observation_space = spaces.Dict({1: spaces.Discrete(2)})  # type: ignore[dict-item]
         if trouble == "bytes":
@@ -70,6 +73,8 @@ class Odd(gymnasium.Env[Any, Any]):
             "word": "one",
             "dear": -300.0,
             "restless": np.random.random(),
+            "reseeding": np.random.random(),
+            "chance": self.np_random.random(),
         }
         ended: Any = np.zeros(2, bool) if self.trouble == "ends" else self.steps == 4
         info: Any = None if self.trouble == "info" else {}
@@ -117,8 +122,12 @@ def looked(trouble: str = "", failure_score: float = -5.0, **options: Any) -> di
         ("bytes", "array([300,   0]): an array of int64 changes when it is cast to uint8"),
         ("choice", "expected an int from 0 to 4, found 77"),
         ("words", "expected numbers, found str 'left'"),
-        ("global", "the same seed and Actions gave another observation in reset: it draws from a generator"),
-        ("restless", "the same seed and Actions gave another reward in step 1: it draws from a generator"),
+        ("global", "the same seed and Actions gave another observation in reset, with another Episode beside it: it"),
+        (
+            "restless",
+            "the same seed and Actions gave another reward in step 1, with another Episode beside it: it draws",
+        ),
+        ("reseeding", "the same seed and Actions gave another reward in step 1, with another Episode beside it: it"),
     ],
 )
 def test_what_could_not_be_measured_is_refused_before_anything_is_spent(trouble: str, sentence: str) -> None:
@@ -144,6 +153,11 @@ def test_a_failure_that_would_pay_is_refused() -> None:
     assert looked("dear", failure_score=-1200)
     with pytest.raises(ConfigError, match="scored -600: failing would pay"):
         looked("dear", max_steps=2)
+
+
+def test_a_task_of_which_every_episode_is_the_same_is_remarked_in_its_runs() -> None:
+    assert seen_apart(lambda *_: looked(), ID, -5.0).spec.remarks == (SAME_EPISODES,)
+    assert seen_apart(lambda *_: looked("chance"), ID, -5.0).spec.remarks == ()
 
 
 def test_an_action_that_makes_it_raise_is_the_policys_trouble_where_the_initial_program_passes() -> None:
@@ -174,7 +188,8 @@ def test_the_host_makes_of_plain_values_what_a_worker_makes_itself() -> None:
     assert asked == ["evopolicy.authoring.preflight:look"]
     for space in ("observation_space", "action_space"):
         assert to_value(getattr(host.spec, space)) == to_value(getattr(worker.spec, space))
-    assert replace(host.spec, observation_space=worker.spec.observation_space) == worker.spec
+    same: dict[str, Any] = {"observation_space": worker.spec.observation_space, "remarks": ()}
+    assert replace(host.spec, **same) == worker.spec
     assert host.reference == worker.reference
 
 

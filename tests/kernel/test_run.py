@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from evopolicy.kernel.benchmark import BenchmarkSpec
 from evopolicy.kernel.errors import AgentError, ExecutionError, RecordError
 from evopolicy.kernel.evaluation import Fault
 from evopolicy.kernel.journal import Journal
@@ -379,6 +380,18 @@ def test_row_nothing_was_ever_published__the_initial_program_is_measured_and_fla
     assert finished.result.assessment is not None
     assert finished.result.assessment.mean == pytest.approx(mean(made, "assessment", 0))
     assert (finished.valid, finished.result.reasons) == (True, ("nothing_published",))
+
+
+def test_row_a_finished_episode_scores_less_than_a_failure__valid_and_flagged(tmp_path: Path) -> None:
+    """Finished Episodes at -250 beside failure_score -100 made crashing pay, without a word."""
+
+    class Dear(Tally):
+        @property
+        def spec(self) -> BenchmarkSpec:
+            return replace(super().spec, remarks=("same_episodes",))
+
+    finished = run(stage(tmp_path, benchmark=Dear(score_of=lambda outcome: outcome.episode_return - 100)).plan())
+    assert (finished.valid, finished.result.reasons) == (True, ("same_episodes", "failing_paid"))
 
 
 def overloaded(call: AgentCalls) -> None:
