@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evopolicy.cli.live import Live
+from evopolicy.cli.text import clean, duration
+from evopolicy.kernel.waiting import Waiting, waiting
 
 ENDED = frozenset({"finished", "reused", "failed"})
 
@@ -25,13 +28,31 @@ class CellState:
     score: float | None = None
     standard_error: float | None = None
     live: Live | None = None
+    waiting: Waiting | None = None
+    """What holds it up while it runs."""
     started: float | None = None
     """`time.monotonic()`, of the latest attempt."""
     ended: float | None = None
+    _looked: float = -math.inf
 
     @property
     def title(self) -> str:
         return f"{self.entry} on {self.benchmark}, seed {self.seed}"
+
+    def look(self, live: Live | None) -> None:
+        """Take `live` for what it says of itself, and see what holds it up: once a second, since that reads files."""
+        self.live = live or self.live
+        if time.monotonic() - self._looked >= 1.0:
+            self._looked = time.monotonic()
+            in_session = self.live is not None and self.live.phase == "session"
+            self.waiting = waiting(self.folder, time.time()) if in_session else None
+
+    @property
+    def held_up(self) -> str:
+        """By what and for how long; '' where it is not."""
+        if self.waiting is None or self.status != "running":
+            return ""
+        return f"{clean(self.waiting.what, 400)}, for {duration(time.time() - self.waiting.since)}"
 
     @property
     def seconds(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ from evopolicy.cli.board import ENDED, Board, CellState
 from evopolicy.cli.text import clean, duration, number, plural
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 _PHASE_LINES = 60
 """Above this many cells, plain output has a line for a cell's end only."""
@@ -55,10 +55,12 @@ class _Lines:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._said = [("", "")] * len(board.cells)
+        self._held = [""] * len(board.cells)
 
     def update(self) -> None:
         for place, cell in enumerate(self._board.cells):
             phase = cell.live.phase if cell.live and cell.status == "running" else ""
+            self._tell_held_up(place, cell)
             before = self._said[place]
             if before == (cell.status, phase) or cell.status == "reused":
                 continue
@@ -66,6 +68,12 @@ class _Lines:
             told = cell.status in ENDED or (cell.status == "pending" and cell.error)
             if told or (phase not in ("", "done") and len(self._board.cells) <= _PHASE_LINES):
                 print(self._line(cell, phase), flush=True)
+
+    def _tell_held_up(self, place: int, cell: CellState) -> None:
+        what = cell.waiting.what if cell.waiting and cell.status == "running" else ""
+        if what and what != self._held[place]:
+            print(f"{clean(cell.title)}: {cell.held_up}", flush=True)
+        self._held[place] = what
 
     def _line(self, cell: CellState, phase: str) -> str:
         head = f"[{self._board.count(*ENDED)}/{len(self._board.cells)}] {clean(cell.title)}: "
@@ -82,20 +90,63 @@ class _Lines:
 
 
 def render(board: Board) -> RenderableType:
-    """The board as a rich table: cells that run, the last that ended, and how far it all is."""
+    """The board for rich: cells that run, the last that ended, what went wrong or waits, and how far it all is."""
+    from rich.console import Group
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    class Fitted:
+        """As wide as the terminal it is drawn on allows."""
+
+        def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+            cells = _shown(board)
+            yield _table(board, cells, options.max_width)
+            for cell in cells:
+                if told := _told(cell):
+                    yield Text(f"{clean(cell.title)}: {told}", style="red" if cell.status == "failed" else "yellow")
+            yield Text(summary_line(board), style="italic")
+
+        def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
+            return Measurement(options.max_width, options.max_width)
+
+    return Group(Fitted())
+
+
+def _told(cell: CellState) -> str:
+    return f"failed: {clean(cell.error, 300)}" if cell.status == "failed" else cell.held_up
+
+
+_HEADINGS = ("cell", "phase", "Episodes", "Submissions", "best score", "elapsed")
+_SHORT = ("cell", "phase", "Episodes", "Subm.", "score", "time")
+_LEAST_NAME = 20
+
+
+def _table(board: Board, cells: Sequence[CellState], width: int) -> RenderableType:
+    """What tells rows apart has the room it needs before a bar, a long heading or a word that says no more does."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(expand=False, title_justify="left", caption_justify="left")
-    for heading in ("cell", "phase", "Episodes", "Submissions", "best score", "elapsed"):
-        table.add_column(
-            heading, justify="left" if heading in ("cell", "phase") else "right", no_wrap=heading != "cell"
-        )
-    for cell in _shown(board):
-        table.add_row(*(Text(text, style=style) for text, style in _row(cell)))
+    rows = [_row(cell) for cell in cells]
+    headings = _HEADINGS
+    if _needed(rows, headings) > width:
+        rows, headings = [_row(cell, narrow=True) for cell in cells], _SHORT
+    name = width - _needed([("", *row[1:]) for row in rows], ("", *headings[1:]))
+    table = Table(expand=False, title_justify="left")
+    for place, heading in enumerate(headings):
+        if place:
+            table.add_column(heading, justify="left" if heading == "phase" else "right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold", max_width=max(name, _LEAST_NAME))
+    for cell, row in zip(cells, rows, strict=True):
+        style = {"failed": "red", "finished": "dim"}.get(cell.status, "")
+        table.add_row(*(Text(text, style=style) for text in row))
     table.title = Text(f"sweep {board.name}" if board.name else "Run")
-    table.caption = Text(summary_line(board))
     return table
+
+
+def _needed(rows: Sequence[Sequence[str]], headings: Sequence[str]) -> int:
+    """Columns that a table of these texts takes."""
+    return sum(max(map(len, column)) + 3 for column in zip(headings, *rows, strict=True)) + 1
 
 
 def _shown(board: Board) -> list[CellState]:
@@ -103,28 +154,17 @@ def _shown(board: Board) -> list[CellState]:
     return [*ended[-_ROWS_OF_ENDED:], *(c for c in board.cells if c.status == "running")]
 
 
-def _row(cell: CellState) -> list[tuple[str, str]]:
-    style = {"failed": "red", "finished": "dim"}.get(cell.status, "")
-    live = cell.live
+def _row(cell: CellState, *, narrow: bool = False) -> tuple[str, ...]:
+    name, took, live = clean(cell.title), duration(cell.seconds), cell.live
     if cell.status == "failed":
-        return [(clean(cell.title), style), (f"failed: {clean(cell.error, 60)}", style), *[("", "")] * 3, _took(cell)]
+        return name, "failed", "", "", "", took
     if cell.status == "finished":
-        score = (f"held-out {number(cell.score)}", style)
-        return [(clean(cell.title), style), ("finished", style), ("", ""), ("", ""), score, _took(cell)]
+        return name, "finished", "", "", number(cell.score) if narrow else f"held-out {number(cell.score)}", took
     if live is None:
-        return [(clean(cell.title), ""), ("starting", ""), *[("", "")] * 3, _took(cell)]
-    return [
-        (clean(cell.title), ""),
-        (clean(live.phase), "bold"),
-        (f"{_bar(live.episodes_done, live.episodes_total)} {live.episodes_done}/{live.episodes_total}", ""),
-        (str(live.submissions), ""),
-        (number(live.best_score), ""),
-        _took(cell),
-    ]
-
-
-def _took(cell: CellState) -> tuple[str, str]:
-    return duration(cell.seconds), ""
+        return name, "starting", "", "", "", took
+    bar = "" if narrow else f"{_bar(live.episodes_done, live.episodes_total)} "
+    episodes = f"{bar}{live.episodes_done}/{live.episodes_total}"
+    return name, clean(live.phase), episodes, str(live.submissions), number(live.best_score), took
 
 
 def _bar(done: int, total: int, width: int = 12) -> str:

@@ -133,6 +133,7 @@ class Scheduler:
         self._attempts[number] += 1
         self._running.append(_Running(number, child, owner))
         cell.status, cell.error, cell.started, cell.ended, cell.live = "running", "", time.monotonic(), None, None
+        cell.waiting = None
         self._changed()
 
     def _started(self, task: Task, at_once: int, owner: Ownership) -> Child:
@@ -147,7 +148,7 @@ class Scheduler:
     def _look(self) -> None:
         for running in list(self._running):
             task, cell = self._tasks[running.number], self._board.cells[running.number]
-            cell.live = read_live(cell.folder) or cell.live
+            cell.look(read_live(cell.folder))
             code = running.child.poll()
             if code is None:
                 _bound(task.log)

@@ -56,7 +56,8 @@ def _show(board: Board) -> None:
         live = cell.live
         where = f", {live.phase} {live.episodes_done}/{live.episodes_total}" if live else ""
         best = f", best score {number(live.best_score)}" if live else f", held-out {number(cell.score)}"
-        print(f"{clean(cell.title)}: {cell.status}{where}{best}" + (f": {clean(cell.error)}" if cell.error else ""))
+        why = f": {clean(cell.error)}" if cell.error else f"; {cell.held_up}" if cell.held_up else ""
+        print(f"{clean(cell.title)}: {cell.status}{where}{best}{why}")
     print(_counts(board))
 
 
@@ -76,7 +77,9 @@ def running_cells(output: Path) -> list[CellState]:
 
 def _running(folder: Path, live: Live) -> CellState:
     started = time.monotonic() - (time.time() - live.started)
-    return CellState(live.entry, live.benchmark, live.seed, folder, "running", live=live, started=started)
+    cell = CellState(live.entry, live.benchmark, live.seed, folder, "running", started=started)
+    cell.look(live)
+    return cell
 
 
 def _sweep_board(output: Path, sweep: Sweep) -> Board:

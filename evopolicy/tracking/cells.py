@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from evopolicy.kernel.errors import RecordError, TrackingError
 from evopolicy.kernel.journal import JOURNAL, Event, read_journal
+from evopolicy.kernel.owner import is_owned
 from evopolicy.kernel.record import RECORD, Run, RunRecord, read_record, state_of
+from evopolicy.kernel.waiting import waiting
 from evopolicy.tracking.log import ARTIFACTS, FILES, LINES, PARENT, RunLog, open_run
 from evopolicy.tracking.masking import mask
 from evopolicy.tracking.places import Makers, kept_aside
@@ -27,6 +30,8 @@ SET_ASIDE = "set_aside"
 """Tag of a Run that was run again, in its place another one: 'true'. It is no sweep's any more."""
 COLOUR = "mlflow.runColor"
 _OF_SWEEPS = "sweep."
+WAITING = "waiting"
+"""Tag of a Run that is held up, while it is: by what, and since when."""
 
 
 @dataclass
@@ -169,14 +174,15 @@ class CellTracker:
         """
         if followed.record is None or not followed.events:
             return
-        shown = (parent, tuple(sorted((tags or {}).items())), failed, followed.record)
+        tags = {**(tags or {}), **_held_up(followed, failed)}
+        shown = (parent, tuple(sorted(tags.items())), failed, followed.record)
         if followed.lines == len(followed.events) and followed.shown == shown:
             return
         projection = self._project(followed, followed.record, len(followed.events))
         if failed is not None and projection.status == "RUNNING":
             projection = _broken_off(projection, followed, failed)
         try:
-            deleted = self._bring(followed, projection, parent, tags or {}, aside)
+            deleted = self._bring(followed, projection, parent, tags, aside)
         except TrackingError:
             followed.log = None
             raise
@@ -215,7 +221,7 @@ class CellTracker:
         for key, value in wanted.items():
             log.set_tag(key, value)
         stale = [key for key in log.tags if key.startswith(_OF_SWEEPS)] + [FOLDER, COLOUR] if aside else [SET_ASIDE]
-        for key in stale:
+        for key in [*stale, *({WAITING} - wanted.keys())]:
             log.drop_tag(key)
         return False
 
@@ -231,6 +237,16 @@ class CellTracker:
             log.consider_uploaded(upload for upload in before.uploads if upload.source is not None)
             log.consider_traced(before.attempts)
         return log
+
+
+def _held_up(followed: Followed, failed: str | None) -> dict[str, str]:
+    """What holds up a Run that goes on, as long as it lasts."""
+    going_on = failed is None and followed.ended is None and is_owned(followed.folder)
+    held = waiting(followed.folder, time.time()) if going_on else None
+    if held is None:
+        return {}
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(held.since))
+    return {WAITING: mask(f"{held.what}, since {since}")[:TAG_LENGTH]}
 
 
 def _is_whole(followed: Followed, log: RunLog, projection: Projection) -> bool:

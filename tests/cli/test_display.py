@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from evopolicy.cli import display
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.display import render, summary_line
 from evopolicy.cli.live import Live
+from evopolicy.kernel.waiting import Waiting
 
 HOSTILE = "\x1b[2J[red]x[/red]"
 
@@ -30,9 +32,9 @@ def board(*statuses: str, entry: str = "cma_es") -> Board:
     return Board(cells, "night")
 
 
-def shown(what: Board) -> str:
+def shown(what: Board, width: int = 140) -> str:
     screen = io.StringIO()
-    Console(file=screen, width=140, force_terminal=True, color_system=None).print(render(what))
+    Console(file=screen, width=width, force_terminal=True, color_system=None).print(render(what))
     return screen.getvalue()
 
 
@@ -41,6 +43,35 @@ def test_the_table_shows_phase_episodes_submissions_and_best_score_of_running_ce
     for part in ("cma_es on cartpole, seed 0", "session", "3/8", "41.5", "sweep night", "1 running", "1 waiting"):
         assert part in text
     assert "seed 1" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_what_tells_rows_apart_is_whole_on_a_narrow_terminal(width: int) -> None:
+    """It was 'cma... / on / pen... / seed / 4' at 80 columns, and nothing at all beside a failed cell."""
+    entry = "claude_code feedback=full"
+    text = shown(board("running", "failed", "finished", entry=entry), width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    names = "".join(line[1:].partition("│")[0].strip() + " " for line in lines if line.startswith("│"))
+    for seed in range(3):
+        assert f"{entry} on cartpole, seed {seed}" in names
+    assert "failed: the reason" in text
+
+
+def test_what_holds_a_run_up_is_shown_while_it_lasts(capsys: pytest.CaptureFixture[str]) -> None:
+    what = board("running")
+    what.cells[0].waiting = Waiting(f"its provider does not answer (429){HOSTILE}", time.time() - 200)
+    text = shown(what, 100)
+    assert "seed 0: its provider does not answer (429)" in text and "for 3m" in " ".join(text.split())
+    assert "\x1b[2J" not in text
+    with display.show(what) as lines:
+        for _ in range(3):
+            lines.update()
+        what.cells[0].waiting = None
+        lines.update()
+    assert capsys.readouterr().out.count("does not answer") == 1
+    what.cells[0].status = "finished"
+    assert "answer" not in shown(what)
 
 
 def test_a_large_sweep_fits_a_screen() -> None:

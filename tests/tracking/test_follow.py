@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from evopolicy.kernel.errors import RecordError, TrackingError
+from evopolicy.kernel.owner import Ownership
 from evopolicy.kernel.sweep import Cell, Sweep, read_sweep, sweep_folder
 from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.compare import agent_identity, sweep_identity
@@ -374,10 +375,20 @@ def test_a_server_that_comes_up_late_gets_everything(
 def test_stop_ends_it_after_one_last_pass(output: Path, store: Store, records: Any, rank: Any, dump: Dump) -> None:
     folder = records.write_run(output, until="submission 1")
     records.write_cells(output, "stop", [records.cell_of(output, folder, "running")])
-    report = follow_sweep(output, "stop", rank, stop=lambda: True)
+    logs = folder / "agent" / "attempt-1"
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "proxy.jsonl").write_text('{"time": 0, "status": 429, "trouble": "rate_limit"}\n')
+    with Ownership(folder):  # a command works on it
+        report = follow_sweep(output, "stop", rank, stop=lambda: True)
     assert report.missing == ()
     (cell,) = cells(store, dump)
     assert cell.status == "RUNNING"
+    assert cell.tags["waiting"] == (
+        "its provider does not answer (429, rate_limit), and its agent asks again, since 1970-01-01 00:00:00 UTC"
+    )
+    follow_sweep(output, "stop", rank, stop=lambda: True)
+    (cell,) = cells(store, dump)
+    assert "waiting" not in cell.tags, "nobody works on it any more"
 
 
 def test_a_sweep_defined_anew_drops_what_it_no_longer_has(
