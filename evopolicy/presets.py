@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evopolicy.authoring.discovery import default_options, known_benchmarks
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
@@ -76,6 +77,8 @@ def option(group: str, name: str) -> dict[str, Any]:
     path = conf_folder() / group / f"{name}.yaml"
     if not path.is_file():
         known = [file.stem for file in (conf_folder() / group).glob("*.yaml")]
+        if group == "benchmark" and name in known_benchmarks():
+            return default_options(name)
         raise ConfigError(f"{group}: '{name}' is unknown.{did_you_mean(name, known)}")
     values = dict(_read(path))
     merged: dict[str, Any] = {}

@@ -11,6 +11,8 @@ import pytest
 
 from evopolicy import looks
 from evopolicy.cells import load_benchmark
+from evopolicy.cli import compose
+from evopolicy.cli.groups import group_options
 from evopolicy.kernel.benchmark import Benchmark
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.presets import option
@@ -47,10 +49,12 @@ Look = Callable[..., Benchmark]
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     """Writes a module whose Environment does what is asked, and loads its Benchmark."""
 
-    def load(at_import: str = "", at_make: str = "pass", at_close: str = "pass", seconds: float = 600.0) -> Benchmark:
+    def load(
+        at_import: str = "", at_make: str = "pass", at_close: str = "pass", seconds: float = 600.0, **options: object
+    ) -> Benchmark:
         text = ENVIRONMENT.format(at_import=at_import, at_make=at_make, at_close=at_close)
         (tmp_path / "local_env.py").write_text(text)
-        named = {"env_id": "local_env:Local-v0", "failure_score": 0}
+        named = {"env_id": "local_env:Local-v0", "failure_score": 0, **options}
         return load_benchmark({**option("benchmark", "gymnasium"), **named}, seconds)
 
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -122,3 +126,57 @@ def test_what_was_refused_is_refused_again_without_a_look(look: Look, tmp_path: 
             with pytest.raises(ConfigError, match="cannot be made: SystemExit: 1"):
                 look(at_make="sys.exit(1)")
     assert (tmp_path / "imported").read_text() == "x"
+
+
+DISTRIBUTION = """
+from pathlib import Path
+from evopolicy.authoring import Family, Profile, table
+
+def task(slug):
+    text = dict.fromkeys(("title", "goal", "scoring", "ending"), "Text.")
+    return Profile(slug, f"icy/{slug}-v0", "Local-v0", failure_score=0, imports=("local_env",), **text)
+
+load = Family("icy_tasks:load", table(task("icy"), task("icy_large")), Path("/nowhere"))
+"""
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs another author's two tasks without YAML; their Environment does what is asked when it is made."""
+
+    def install(at_make: str = "pass") -> None:
+        (tmp_path / "local_env.py").write_text(ENVIRONMENT.format(at_import="", at_make=at_make, at_close="pass"))
+
+    (tmp_path / "icy_tasks.py").write_text(DISTRIBUTION)
+    info = tmp_path / "icy_tasks-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: icy-tasks\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[evopolicy.benchmarks]\nicy = icy_tasks:load\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return install
+
+
+def test_an_installed_family_of_another_author_needs_no_yaml_and_is_looked_at_apart(
+    distribution: Callable[..., None],
+) -> None:
+    distribution()
+    config = compose.plain(compose.compose_one(["agent=random", "benchmark=icy_large", "benchmark.max_steps=3"]))
+    assert {"icy", "icy_large"} <= set(group_options("benchmark"))
+    assert {**option("benchmark", "icy_large"), "max_steps": 3} == config["benchmark"]
+    spec = load_benchmark(config["benchmark"]).spec
+    assert (spec.slug, spec.max_steps) == ("icy_large", 3)
+    assert "local_env" not in sys.modules
+    distribution("os._exit(7)")
+    with pytest.raises(
+        ConfigError, match=r"^benchmark 'icy' cannot be looked at: its process ended with exit code 7 w"
+    ):
+        load_benchmark(option("benchmark", "icy"))
+
+
+def test_a_path_from_here_is_told_as_an_episode_needs_it(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    look()
+    with pytest.raises(ConfigError, match=f"; benchmark.kwargs.level is a path from here.*'{tmp_path}/local_env.py'$"):
+        look(kwargs={"level": "local_env.py"})

@@ -26,7 +26,7 @@ from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
 from evopolicy.kernel.evaluation import EpisodeResult, Outcome, failure_counts, grade
 from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.pool import SEED_BITS
-from evopolicy.kernel.spaces import Space
+from evopolicy.kernel.spaces import Space, from_value, to_value
 from evopolicy.kernel.values import Value
 
 OutOfBounds: TypeAlias = Literal["invalid", "clip"]
@@ -48,6 +48,16 @@ class Seen:
     """What an engineer should know of its observations."""
     remarks: tuple[str, ...] = ()
     """What a reader of its Runs should know: words of the kernel's table of failures."""
+
+    def value(self) -> dict[str, Any]:
+        """Plain, for another process; `from_value` turns it back."""
+        spaces = {"observation": to_value(self.observation_space), "action": to_value(self.action_space)}
+        return {**spaces, "max_steps": self.max_steps, "note": self.note, "remarks": list(self.remarks)}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Seen:
+        spaces = from_value(value["observation"]), from_value(value["action"])
+        return cls(*spaces, value["max_steps"], str(value["note"]), tuple(map(str, value["remarks"])))
 
 
 def seen_of(env: Any, env_id: str) -> Seen:

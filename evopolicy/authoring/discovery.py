@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from evopolicy.authoring.benchmark import GymnasiumBenchmark, Seen
 from evopolicy.kernel.benchmark import Benchmark
-from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
 from evopolicy.kernel.values import Value
 
 GROUP = "evopolicy.benchmarks"
+SHIPPED = frozenset(
+    "evopolicy" if name == "gymnasium" else f"evopolicy_{name}"
+    for name in (
+        "box2d",
+        "classic_control",
+        "gymnasium",
+        "highway",
+        "minigrid",
+        "mujoco",
+        "robotics",
+        "toy_text",
+    )
+)
+"""Packages of the families in `benchmarks/`: the Environments of any other are somebody else's code."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +62,8 @@ def find_benchmark(
 ) -> Benchmark:
     """The Benchmark called `name`, made with `parameters` (the keys of its factory, `task` left out).
 
-    `look(function, arguments)` calls a function in a process apart: with it a factory of Environments that anybody may
-    have written (it has an attribute `apart`) runs none of their code in this one.
+    `look(function, arguments)` calls a function in a process apart: with it no Environment that anybody may have
+    written is made in this one, of `gymnasium` (whose factory has an attribute `apart`) or of a family not ours.
 
     Raises ConfigError for an unknown or doubled name and for an unknown or missing parameter; what the factory
     itself refuses comes as it raises it.
@@ -65,8 +80,46 @@ def find_benchmark(
     load = EntryPoint(entry.family, entry.factory, GROUP).load()
     _check_arguments(name, load, arguments)
     apart = getattr(load, "apart", None)
-    benchmark: Benchmark = load(**arguments) if apart is None or look is None else apart(look, **arguments)
+    if look is None or _package(entry.factory) in SHIPPED:
+        made: Benchmark = load(**arguments) if apart is None or look is None else apart(look, **arguments)
+        return made
+    try:
+        asked = {"factory": entry.factory, "parameters": arguments}
+        seen = look("evopolicy.authoring.preflight:look_at_installed", asked)
+    except ExecutionError as error:
+        raise ConfigError(f"benchmark '{name}' cannot be looked at: {error}") from error
+    benchmark: Benchmark = load(**arguments)
+    if isinstance(benchmark, GymnasiumBenchmark):
+        benchmark.seen = Seen.from_value(seen)
     return benchmark
+
+
+def default_options(name: str) -> dict[str, Any]:
+    """What a YAML of the installed Benchmark `name` would hold: its factory's parameters and their defaults.
+
+    Raises ConfigError for an unknown name.
+    """
+    known = _survey()[0]
+    if name not in known:
+        raise ConfigError(f"benchmark '{name}' is not installed.{did_you_mean(name, known)}")
+    entry = known[name][0]
+    signature = inspect.signature(EntryPoint(entry.family, entry.factory, GROUP).load())
+    plain = (type(None), bool, int, float, str, list, dict)
+    given = {one.name: one.default for one in signature.parameters.values() if isinstance(one.default, plain)}
+    return {"name": name, **{key: value for key, value in given.items() if key != "task"}}
+
+
+def without_yaml(folders: Collection[str]) -> list[str]:
+    """Names of those whose families' packages are neither ours nor in `folders`, those that ship YAML of their own.
+
+    No package in `folders` is imported for them.
+    """
+    bare = {family for family, value in _installed(tuple(sys.path)) if _package(value) not in {*SHIPPED, *folders}}
+    return sorted(name for name, known in known_benchmarks().items() if known.family in bare) if bare else []
+
+
+def _package(factory: str) -> str:
+    return factory.partition(":")[0].partition(".")[0]
 
 
 @cache

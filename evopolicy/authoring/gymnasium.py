@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from evopolicy.authoring.asked import Asked
@@ -15,7 +17,7 @@ from evopolicy.authoring.benchmark import GymnasiumBenchmark, Seen, seen_of
 from evopolicy.authoring.profile import Profile
 from evopolicy.kernel.benchmark import BenchmarkReference
 from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
-from evopolicy.kernel.spaces import from_value
+from evopolicy.kernel.values import Value
 
 _DESCRIPTION = 6_000
 
@@ -57,11 +59,21 @@ def seen_apart(look: Callable[[str, Mapping[str, Any]], Any], *given: Any, **opt
     try:
         seen = look("evopolicy.authoring.preflight:look", asked.options)
     except ExecutionError as error:
-        raise ConfigError(f"benchmark.env_id '{asked.env_id}' cannot be looked at: {error}") from error
+        text = f"benchmark.env_id '{asked.env_id}' cannot be looked at: {error}"
+        raise ConfigError(text + _relative(asked.kwargs)) from error
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_relative(asked.kwargs)}") from error
     benchmark = _benchmark(asked, str(seen["goal"]))
-    spaces = from_value(seen["observation"]), from_value(seen["action"])
-    benchmark.seen = Seen(*spaces, int(seen["max_steps"]), str(seen["note"]), tuple(seen["remarks"]))
+    benchmark.seen = Seen.from_value(seen)
     return benchmark
+
+
+def _relative(kwargs: Mapping[str, Value] | None) -> str:
+    """What to know of a path among `kwargs` that leads somewhere from here: Episodes have folders of their own."""
+    for key, value in (kwargs or {}).items():
+        if isinstance(value, str) and os.path.lexists(value) and not Path(value).is_absolute():
+            return f"; benchmark.kwargs.{key} is a path from here, and an Episode needs '{Path.cwd() / value}'"
+    return ""
 
 
 load.apart = seen_apart  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ import numpy as np
 from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.benchmark import GymnasiumBenchmark
 from evopolicy.authoring.gymnasium import load_telling
-from evopolicy.authoring.replay import load_policy, policy_context
+from evopolicy.authoring.replay import load_policy, policy_context, run_program
 from evopolicy.authoring.spaces import misfit, own_action
-from evopolicy.kernel.benchmark import EpisodeSpec
+from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.failures import SAME_EPISODES
-from evopolicy.kernel.spaces import cast_action, to_value
+from evopolicy.kernel.spaces import cast_action
 
 LEAST_STEPS, MOST_STEPS = 5, 200
 CPU_SECONDS = 0.25
@@ -57,15 +57,27 @@ def look(tell: Callable[..., None], **arguments: Any) -> dict[str, Any]:
     """What `gymnasium.load(**arguments)` makes, as plain values. Raises ConfigError where Episodes cannot run in it."""
     benchmark = load_telling(tell, Asked(**arguments))
     note, remarks = _try_episodes(benchmark, tell)
-    seen = benchmark.seen
-    return {
-        "observation": to_value(seen.observation_space),
-        "action": to_value(seen.action_space),
-        "max_steps": seen.max_steps,
-        "goal": benchmark.profile.goal,
-        "note": note,
-        "remarks": remarks,
-    }
+    return {"goal": benchmark.profile.goal, **replace(benchmark.seen, note=note, remarks=tuple(remarks)).value()}
+
+
+def look_at_installed(tell: Callable[..., None], factory: str, parameters: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The `Seen` of another author's Benchmark as a plain value, None for one that is not Gymnasium's.
+
+    Raises ConfigError where an Episode of its initial Program cannot begin.
+    """
+    tell("while it was imported", imports=True)
+    benchmark = BenchmarkReference(factory, parameters).load()
+    tell("while it was made", imports=True)
+    spec = benchmark.spec
+    episode = EpisodeSpec(0, _SEED, 1, benchmark.plan("training", _SEED))
+    tell("in an Episode of the initial Program")
+    try:
+        run_program(benchmark, benchmark.programs["initial"], episode, steps=LEAST_STEPS)
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f"benchmark '{spec.slug}': an Episode of its initial Program failed: {_said(error)}"
+        ) from error
+    return benchmark.seen.value() if isinstance(benchmark, GymnasiumBenchmark) else None
 
 
 def _try_episodes(benchmark: GymnasiumBenchmark, tell: Tell) -> tuple[str, list[str]]:

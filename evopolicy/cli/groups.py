@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from evopolicy.authoring.discovery import without_yaml
 from evopolicy.presets import conf_folder
 
 
@@ -34,4 +35,10 @@ def group_options(group: str) -> list[str]:
     if not group:
         return sorted({path.name for folder in folders for path in folder.iterdir() if path.is_dir()})
     found = {path.relative_to(folder).with_suffix("") for folder in folders for path in folder.rglob("*.yaml")}
-    return sorted(path.as_posix() for path in found if path.parent not in found)
+    options = {path.as_posix() for path in found if path.parent not in found}
+    return sorted(options | set(installed_benchmarks() if group == "benchmark" else ()))
+
+
+def installed_benchmarks() -> list[str]:
+    """Names of installed Benchmarks whose distributions ship no YAML for any."""
+    return without_yaml({folder.parent.name for folder in foreign_conf_folders() if (folder / "benchmark").is_dir()})

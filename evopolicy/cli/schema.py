@@ -17,6 +17,8 @@ from typing import Any, Optional, Union
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
+from evopolicy.authoring.discovery import default_options
+from evopolicy.cli.groups import installed_benchmarks
 from evopolicy.config import RunConfig
 from evopolicy.kernel.errors import ConfigError
 
@@ -86,6 +88,8 @@ def store() -> None:
     config_store.store(group="hydra/launcher", name="evopolicy", node=_LauncherNode)
     config_store.store(group="hydra/sweeper", name="evopolicy", node=_SweeperNode)
     config_store.store(group="hydra/hydra_logging", name="evopolicy", node=_LOGGING)
+    for name in installed_benchmarks():
+        config_store.store(group="benchmark", name=name, node=default_options(name))
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,13 @@ def test_a_distribution_that_exits_when_it_is_imported_ends_no_command(
     monkeypatch.syspath_prepend(str(tmp_path))
     install(monkeypatch, FAMILY, ("exits", "exits_when_imported:load"))
     assert "cartpole" in known_benchmarks()
+
+
+def test_the_families_here_are_those_whose_environments_are_trusted() -> None:
+    root = Path(__file__).parents[2]
+    projects = [tomllib.loads(file.read_text()) for file in (root / "benchmarks").glob("*/pyproject.toml")]
+    points = [point for project in projects for point in project["project"]["entry-points"][discovery.GROUP].values()]
+    assert {point.partition(":")[0] for point in points} | {"evopolicy"} == discovery.SHIPPED
 
 
 def test_a_name_two_distributions_offer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
