@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 
 from evopolicy import looks
 from evopolicy.cells import load_benchmark
@@ -141,7 +142,7 @@ load = Family("icy_tasks:load", table(task("icy"), task("icy_large")), Path("/no
 
 
 @pytest.fixture
-def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Installs another author's two tasks without YAML; their Environment does what is asked when it is made."""
 
     def install(at_make: str = "pass") -> None:
@@ -153,7 +154,8 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: icy-tasks\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[evopolicy.benchmarks]\nicy = icy_tasks:load\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return install
+    yield install
+    ConfigStore.instance().repo.pop("benchmark", None)
 
 
 def test_an_installed_family_of_another_author_needs_no_yaml_and_is_looked_at_apart(
