@@ -148,7 +148,7 @@ def check_garbage(integration: AgentIntegration) -> None:
 def check_stream(integration: AgentIntegration, stream: Sequence[str]) -> None:
     """A real stream is completed; cut anywhere, it is still read and holds no more than the whole."""
     whole = _read(integration, stream)
-    _rule(whole.completed and not whole.error, "read: a stream that ended well is not completed")
+    _rule(whole.completed is not False and not whole.error, "read: a stream that ended well is not completed")
     _rule(bool(whole.steps), "read: a stream that ended well has no steps")
     text = "".join(line if line.endswith("\n") else line + "\n" for line in stream)
     for end in {len(text) * part // 16 for part in range(16)}:

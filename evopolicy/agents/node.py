@@ -12,7 +12,7 @@ from pathlib import Path
 from evopolicy.agents.coding import CodingConfig, find_cli, version_of
 from evopolicy.kernel.errors import AgentError
 
-_SCRIPTS = (".js", ".mjs", ".cjs")
+SCRIPTS = (".js", ".mjs", ".cjs")
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ def node_program(config: CodingConfig, node: str, least: tuple[int, int], instal
     """
     named = find_cli(config, install)
     program = named.resolve()
-    if program.suffix not in _SCRIPTS:
+    if program.suffix not in SCRIPTS:
         return Program((str(named),), tuple(dict.fromkeys((named, program))))
     interpreter, version = _interpreter(config, node, least, named, program)
     real = interpreter.resolve()
-    readable = dict.fromkeys((interpreter, real, *_package(program)))
+    readable = dict.fromkeys((interpreter, real, *package_files(program)))
     return Program((str(interpreter), str(program)), tuple(readable), version)
 
 
@@ -46,7 +46,7 @@ def _interpreter(
     config: CodingConfig, node: str, least: tuple[int, int], named: Path, program: Path
 ) -> tuple[Path, str]:
     found: list[str] = []
-    for candidate in _candidates(node, named, program):
+    for candidate in candidates(node, named, program):
         version = version_of((str(candidate), "--version"))
         if _numbers(version) >= least:
             return candidate, version
@@ -61,7 +61,7 @@ def _interpreter(
     )
 
 
-def _candidates(node: str, named: Path, program: Path) -> Iterator[Path]:
+def candidates(node: str, named: Path, program: Path) -> Iterator[Path]:
     """The named interpreter alone; else those beside the CLI, in the npm tree it lies in, and on the PATH."""
     names = [str(Path(node).expanduser())] if node else [str(named.parent / "node")]
     if not node:
@@ -80,7 +80,7 @@ def _numbers(version: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _package(program: Path) -> Iterator[Path]:
+def package_files(program: Path) -> Iterator[Path]:
     """The script's package, and those npm laid beside it for it."""
     root = next((folder for folder in program.parents if (folder / "package.json").is_file()), None)
     if root is None:

@@ -68,7 +68,7 @@ class AgentEnd:
     steps: int
     """Messages in its transcript."""
     turns: int
-    """Of them, the agent's own."""
+    """Of them, the agent's own; where its stream tells of none, the answers its proxy passed on."""
     tool_calls: int
     session_id: str
     """The provider's session, to be resumed."""
@@ -137,7 +137,7 @@ def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> Age
         end.kind,
         attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
         len(transcript.steps),
-        turns(transcript),
+        turns(transcript) or (end.seen.answers or 0 if end.seen else 0),  # what says nothing of them was answered
         tool_calls(transcript),
         transcript.session_id,
         unexplained(transcript, served),

@@ -64,7 +64,8 @@ class Ending:
             return False
         if self.seen is not None:
             return self.seen.answers == 0
-        return not self.transcript.completed and not self.transcript.usage.output_tokens
+        exit_tells = self.transcript.completed is None and self.reason == "exited"
+        return not (self.transcript.completed or exit_tells or self.transcript.usage.output_tokens)
 
 
 def judged(end: Ending) -> str:
@@ -87,7 +88,7 @@ def judged(end: Ending) -> str:
         return end.kind
     if end.transcript.error and not end.transcript.completed and failing == "other":
         return UNANSWERED
-    return "crashed" if end.reason == "exited" and not end.transcript.completed else end.reason
+    return "crashed" if end.reason == "exited" and end.transcript.completed is False else end.reason
 
 
 def _failed(end: Ending) -> str:
@@ -97,7 +98,10 @@ def _failed(end: Ending) -> str:
 
 def _unheard(end: Ending) -> str:
     trouble = end.seen.trouble if end.seen else ""
-    silent = end.seen is not None and bool(end.seen.usage.requests) and not trouble
+    asked = end.seen is None or bool(end.seen.usage.requests)
+    if not asked:
+        return UNANSWERED  # whatever its program takes that for
+    silent = end.seen is not None and not trouble
     if trouble in PROVIDER_ERRORS or silent:
         return PROVIDER
     return _failed(end) or UNANSWERED
@@ -115,6 +119,8 @@ def words(end: Ending, reason: str) -> str:
     said, seen = end.transcript.error, end.seen
     if seen is not None and reason == seen.over:
         return seen.refused
+    if reason == "crashed" and not said:
+        return _last_words(end.logs)
     if reason not in (PROVIDER, AUTHENTICATION, UNANSWERED):
         return said
     if seen is not None and (seen.words or (seen.refused and reason == UNANSWERED)):

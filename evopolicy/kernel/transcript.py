@@ -105,8 +105,8 @@ class Transcript:
 
     steps: tuple[Step, ...] = ()
     usage: Usage = Usage()
-    completed: bool = False
-    """The stream's own final event says success."""
+    completed: bool | None = False
+    """The stream's own final event says success; None: it has none, so the exit code alone tells."""
     error: str = ""
     """The provider's own words where it did not."""
     error_kind: ErrorKind = ""

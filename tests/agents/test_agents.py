@@ -19,7 +19,7 @@ from evopolicy.agents.baseline.integration import Baseline
 from evopolicy.agents.contract import EXAMPLE_URL, AgentContract, check_agent, example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import AgentIntegration, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.transcript import Transcript, turns
 
 CONF = Path(__file__).parents[2] / "conf"
 STREAM = (
@@ -166,6 +166,7 @@ def test_a_command_with_a_provider_is_pointed_at_it_and_kept_to_its_model() -> N
         ({"argv": ["a\0b"]}, "agent.argv"),
         ({"argv": ["x" * 200_000]}, "128 KiB"),
         ({"program": "best"}, "agent.program"),
+        ({"parser": "claude"}, "agent.parser: 'claude' is unknown. Did you mean 'claude_code'"),
         ({"provider": PROVIDER}, "agent.model: is empty; name the one model"),
         ({"provider": {**PROVIDER, "models": []}}, "agent.model: is empty; name the one model"),
     ],
@@ -184,6 +185,51 @@ def test_a_provider_that_names_its_models_needs_no_other() -> None:
 def test_lines_with_a_text_are_read_as_that_text() -> None:
     transcript = load_agent("command", values("command")).read(["plain\n", '{"text": "said"}', "\n", '{"n": 1}'])
     assert [step.text for step in transcript.steps] == ["plain", "said", '{"n": 1}']
+    assert [step.source for step in transcript.steps] == ["tool", "agent", "tool"]
+    lines = load_agent("command", values("command")).read(["one\n", "two\n", "\n", "three\n"])
+    assert [step.text for step in lines.steps] == ["one\ntwo\nthree"] and turns(lines) == 0, "lines are no turns"
+    assert lines.completed is None, "its exit code alone tells how it ended"
+
+
+def test_qwen_codes_parts_of_an_answer_are_one_turn_and_its_input_is_without_the_cache() -> None:
+    def says(**block: Any) -> str:
+        return json.dumps({"type": "assistant", "message": {"id": str(block), "role": "assistant", "content": [block]}})
+
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "written"}
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 30, "output_tokens": 7}
+    lines = [
+        json.dumps({"type": "system", "subtype": "init", "session_id": "s", "model": "m"}),
+        says(type="thinking", thinking="hm"), says(type="text", text="I write."),
+        says(type="tool_use", id="c1", name="run_shell_command", input={"command": "ls"}),
+        json.dumps({"type": "user", "message": {"role": "user", "content": [result]}}),
+        says(type="text", text="Done."),
+        json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "", "usage": usage}),
+    ]  # fmt: skip
+    read = load_agent("command", values("command", parser="qwen_code")).read(lines)
+    assert (turns(read), read.completed, read.response_ids, read.malformed_lines) == (2, True, (), 0)
+    assert (read.steps[0].reasoning, read.steps[0].text, read.steps[0].calls[0].result) == ("hm", "I write.", "written")
+    assert (read.usage.input_tokens, read.usage.cached_tokens, read.usage.output_tokens) == (70, 30, 7)
+
+
+@pytest.mark.parametrize(("status", "completed"), [("Submitted", True), ("RateLimitError", False), ("", None)])
+def test_a_kept_file_of_messages_is_read_in_the_place_of_its_output(
+    tmp_path: Path, status: str, completed: bool | None
+) -> None:
+    call = {"id": "c1", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+    messages = [
+        {"role": "system", "content": "s"}, {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "policy.py"}, {"role": "exit", "content": "x"},
+        {"role": 3}, 4,
+    ]  # fmt: skip
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "a.traj.json").write_text(json.dumps({"messages": messages, "info": {"exit_status": status}}))
+    (tmp_path / "home" / "b.json").write_text("{")
+    agent = load_agent("command", values("command", parser="messages"))
+    read = agent.read(["noise\n"], tmp_path)
+    assert (turns(read), read.completed, read.steps[2].calls[0].result) == (1, completed, "policy.py")
+    assert read.error_kind == ("rate_limit" if status == "RateLimitError" else "")
+    assert [step.text for step in agent.read(["noise\n"], tmp_path / "none").steps] == ["noise"]
 
 
 # --- transcripts of scripts --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from evopolicy.agents import AGENTS, config_class
+from evopolicy.agents import AGENTS, config_class, load_agent
 from evopolicy.authoring.discovery import known_benchmarks
 from evopolicy.cli import options, schema
 from evopolicy.cli.compose import plain
@@ -59,7 +59,8 @@ def test_every_option_of_every_group_composes_into_a_run(choices: tuple[str | No
     overrides = [f"{group}={name}" for group, name in chosen.items() if name]
     values = composed(*overrides, *(v for name in choices if name in VALUES for v in VALUES[name]))
     config = as_run(values)
-    found = {"agent": config.agent["name"], "benchmark": config.benchmark["name"], "prompt": config.prompt.name}
+    agent = config.agent["label"] or config.agent["name"]
+    found = {"agent": agent, "benchmark": config.benchmark["name"], "prompt": config.prompt.name}
     for group, name in found.items():
         assert name == (chosen[group] or name), f"conf/{group}/{chosen[group]}.yaml names '{name}'"
 
@@ -155,7 +156,12 @@ def test_core16_is_sixteen_benchmarks_by_three_seeds_under_the_papers_protocol()
 
 
 def test_every_agent_has_an_option_and_every_option_an_agent() -> None:
-    assert set(names("agent")) == set(AGENTS), "conf/agent/ and AGENTS differ"
+    over_command = {name for name in names("agent") if option("agent", name)["name"] == "command"} - {"command"}
+    assert set(names("agent")) - over_command == set(AGENTS), "conf/agent/ and AGENTS differ"
+    for name in over_command:
+        values = option("agent", name)
+        assert values["label"] == name and load_agent("command", values).provider
+        assert set(values) == set(option("agent", "command")), f"conf/agent/{name}.yaml has a key that command has not"
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))

@@ -13,7 +13,7 @@ from evopolicy.execution import isolation
 from evopolicy.kernel.record import Run
 from evopolicy.kernel.stream import load_transcripts
 from evopolicy.kernel.transcript import ToolCall, Transcript
-from evopolicy.presets import load_config
+from evopolicy.presets import load_config, option
 from tests.agents.cli.programs import PROGRAMS, program
 from tests.agents.model_server.engineer import WAIT, Tokens
 from tests.agents.model_server.server import ModelServer
@@ -29,10 +29,16 @@ needs_bubblewrap = pytest.mark.skipif(
 
 def agent_settings(name: str, server: ModelServer) -> dict[str, Any]:
     """How `agent=` is configured to ask the scripted provider."""
+    if name in COMMANDS:
+        shipped = option("agent", name)
+        asked = {**shipped["provider"], "url": f"{server.url}/v1", "key_variable": KEY_VARIABLE}
+        return {**shipped, "model": MODEL, "argv": [str(program(name)), *shipped["argv"][1:]], "provider": asked}
     cli = {"cli": str(program(name))} if name in PROGRAMS else {}
     return {"name": name, "model": MODEL, "base_url": f"{server.url}{ROOTS[name]}", "key_variable": KEY_VARIABLE, **cli}
 
 
+COMMANDS = ("qwen_code", "mini_swe_agent")
+"""Options over `command`."""
 ROOTS = {"codex": "/v1", "chat": "/v1", "claude_code": "", "gemini_cli": "", "opencode": "/v1", "kimi_code": "/v1"}
 """What the base URL of each protocol ends with."""
 

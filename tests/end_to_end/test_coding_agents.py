@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,24 @@ def test_a_coding_agent_does_a_whole_run(agent: str, tmp_path: Path, monkeypatch
     _improved_to_the_best_there_is(run)
     _was_isolated_and_recorded(run, server)
     _transcript_is_what_the_server_served(run, server)
+    assert holding(tmp_path, KEY) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [pytest.param(name, marks=needs(name)) for name in ("qwen_code", "mini_swe_agent")])
+def test_a_program_over_command_does_a_whole_run(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with model_server(plan=(*PLAN, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")) as server:
+        run = ran(tmp_path, server, agent)
+    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("finished", True, 0), said(run)
+    _improved_to_the_best_there_is(run)
+    _was_isolated_and_recorded(run, server)
+    (transcript,) = transcripts(run)
+    assert transcript.completed and not transcript.error and transcript.unknown_events == {}
+    assert [call.result is not None and not call.failed for call in work(run)] == [True] * 8
+    assert run.state.turns >= 8 and run.state.usage["requests"] == len(server.answers)
+    served = server.tokens()
+    assert used(run) in (served, replace(served, reasoning=0))  # Qwen Code says nothing of reasoning
     assert holding(tmp_path, KEY) == []
 
 

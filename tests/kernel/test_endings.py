@@ -77,6 +77,7 @@ def test_an_end_is_judged_by_exit_stream_and_proxy_together(
     [
         (Transcript(), asked(0, 0), "unanswered"),  # its program never came to ask
         (Transcript(completed=True), asked(0, 0), "unanswered"),
+        (error("overload"), asked(0, 0), "unanswered"),
         (error("authentication"), asked(0, 0), "unanswered"),  # so its program says; no provider has
         (Transcript(), asked(0, 3, trouble="other", words="404"), "unanswered"),
         (error("overload"), asked(0, 3, trouble="rate_limit"), "provider"),

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evopolicy.agents.command.parsers import PARSERS
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.ports import Provider
 
 
 @dataclass(frozen=True)
 class CommandConfig(AgentConfig):
     argv: tuple[str, ...]
-    """What to start; `{workspace}`, `{task}` (TASK.md), `{python}` and `{provider_url}` are replaced in each.
-
-    The prompt is on standard input.
+    """What to start; `{workspace}`, `{task}` (TASK.md), `{prompt}`, `{model}`, `{python}` and `{provider_url}` are
+    replaced in each. The prompt is on standard input too.
     """
+    parser: str
+    """How its output is read: a name in PARSERS; 'text' takes its lines as they are."""
+    collect: tuple[str, ...]
+    """Globs below its home: files kept, at its end, in the attempt's logs under `home/`."""
     ask_version: bool
     """Run `argv[0] --version` once and keep its first line in the record."""
     program: str
@@ -40,6 +44,8 @@ class CommandConfig(AgentConfig):
         for part in self.argv:
             if "\0" in part or len(part.encode()) > MAX_ARGUMENT_BYTES:
                 raise ConfigError("agent.argv: an argument holds a NUL or has 128 KiB or more; put it into a file")
+        if self.parser not in PARSERS:
+            raise ConfigError(f"agent.parser: '{self.parser}' is unknown.{did_you_mean(self.parser, PARSERS)}")
         if self.program not in ("initial", "random", "parametric"):
             raise ConfigError(f"agent.program: one of initial, random, parametric is needed, found '{self.program}'")
         if self.provider is not None and not self.model and not self.provider.models:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from evopolicy.agents.coding import check_variables
 from evopolicy.agents.command.config import CommandConfig
+from evopolicy.agents.command.parsers import PARSERS
+from evopolicy.agents.command.program import started
 from evopolicy.agents.config import identity
-from evopolicy.agents.stream import MAX_STEPS, numbered_json_lines
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Step, Transcript
+from evopolicy.kernel.transcript import Transcript
 
 VERSION_SECONDS = 90.0
 """Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""
@@ -22,7 +23,7 @@ VERSION_SECONDS = 90.0
 
 @dataclass(frozen=True)
 class Command:
-    """Starts `argv` in the workspace. Its output is taken as text, or as JSON lines with a "text"."""
+    """Starts `argv` in the workspace; its output is read by the parser the config names."""
 
     config: CommandConfig
 
@@ -64,7 +65,7 @@ class Command:
         name = Path(self.config.argv[0]).name
         try:
             done = subprocess.run(
-                [str(executable), "--version"],
+                [*started(executable)[0], "--version"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -80,29 +81,39 @@ class Command:
         return {name: said[0][:200] if said else f"exit code {done.returncode}"}
 
     def invoke(self, task: AgentTask) -> Invocation:
-        executable = self._executable()
-        argv = [_filled(part, task) for part in self.config.argv]
-        readable = [Path(path) for path in self.config.readable]
+        config, executable = self.config, self._executable()
+        argv = [self._filled(part, task) for part in config.argv]
+        readable = [Path(path).expanduser() for path in config.readable]
         if executable is not None:
-            argv[0] = str(executable)
-            readable += [executable, *([executable.resolve()] if executable.is_symlink() else [])]
+            first, runs_from = started(executable)
+            argv[:1] = first
+            readable += runs_from
         return Invocation(
             argv=tuple(argv),
-            environment={name: _filled(value, task) for name, value in self.config.environment.items()},
-            variables=self.config.variables,
+            environment={name: self._filled(value, task) for name, value in config.environment.items()},
+            variables=config.variables,
             stdin=task.prompt,
-            packages=self.config.packages,
+            packages=config.packages,
             readable=tuple(readable),
+            collect=config.collect,
             provider=self.provider,
         )
 
-    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
-        """One step a line. Such a program has no final event of its own: its exit code alone tells how it ended."""
-        steps: list[Step] = []
-        for number, line in enumerate(lines):
-            if line.strip() and len(steps) < MAX_STEPS:
-                steps.append(Step("agent", _text(line), line=number))
-        return Transcript(tuple(steps), completed=True)
+    def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
+        return PARSERS[self.config.parser](lines, logs)
+
+    def _filled(self, part: str, task: AgentTask) -> str:
+        known = {
+            "{workspace}": task.workspace,
+            "{task}": task.workspace / "TASK.md",
+            "{python}": task.python,
+            "{provider_url}": task.provider_url,
+            "{model}": self.config.model,
+            "{prompt}": task.prompt,  # the last: nothing in it is replaced
+        }
+        for name, value in known.items():
+            part = part.replace(name, str(value))
+        return part
 
     def _executable(self) -> Path | None:
         """argv[0] as this machine has it; None where only the sandbox knows it. Raises AgentError for none."""
@@ -117,21 +128,3 @@ class Command:
                 f"agent.argv: there is no executable '{name}' here; install it, or give the full path of one"
             )
         return Path(found).absolute()
-
-
-def _filled(part: str, task: AgentTask) -> str:
-    known = {
-        "{workspace}": task.workspace,
-        "{task}": task.workspace / "TASK.md",
-        "{python}": task.python,
-        "{provider_url}": task.provider_url,
-    }
-    for name, value in known.items():
-        part = part.replace(name, str(value))
-    return part
-
-
-def _text(line: str) -> str:
-    ((_, event),) = numbered_json_lines([line])
-    text = event.get("text") if event else None
-    return text if isinstance(text, str) else line.rstrip("\r\n")

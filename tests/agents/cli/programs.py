@@ -1,4 +1,4 @@
-"""The programs of the coding agents that `npm install` has laid beside this file."""
+"""The programs of the coding agents that `npm install` has laid beside this file, and one of Python's."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ PROGRAMS = {
     "gemini_cli": "gemini",
     "opencode": "opencode",
     "kimi_code": "kimi",
+    "qwen_code": "qwen",
+    "mini_swe_agent": "mini",
 }
-"""Name of the executable, by integration."""
+"""Name of the executable, by integration, or by option of `command`."""
+MINI = Path(__file__).parent / ".venv" / "bin"
+"""Where `uv venv tests/agents/cli/.venv` and `uv pip install mini-swe-agent` into it lay that one."""
 OF_NODE = ("gemini_cli", "kimi_code")
 """Those that a Node of its own, also from npm, has to run."""
 
 
 def program(agent: str) -> Path | None:
     """The executable of an integration, if it is here."""
-    found = BIN / PROGRAMS[agent]
+    found = (MINI if agent == "mini_swe_agent" else BIN) / PROGRAMS[agent]
     node = BIN / "node"
     whole = found.is_file() and (agent not in OF_NODE or node.is_file())
     return found if whole and shutil.which(found) else None
