@@ -18,6 +18,7 @@ AGENTS: dict[str, str] = {
     "chat": "evopolicy.agents.chat.integration:Chat",
     "claude_code": "evopolicy.agents.claude_code.integration:ClaudeCode",
     "cma_es": "evopolicy.agents.cma_es.integration:CmaEs",
+    "cma_es_ranked": "evopolicy.agents.cma_es.integration:CmaEsRanked",
     "codex": "evopolicy.agents.codex.integration:Codex",
     "command": "evopolicy.agents.command.integration:Command",
     "gemini_cli": "evopolicy.agents.gemini_cli.integration:GeminiCli",

@@ -19,6 +19,7 @@ import pytest
 from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec
 from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, Fault, Outcome
+from evopolicy.kernel.feedback import Visibility
 from evopolicy.kernel.journal import Journal
 from evopolicy.kernel.pool import Pool, format_selector
 from evopolicy.kernel.ports import AgentIntegration, AgentTask, Limits
@@ -59,6 +60,8 @@ class Arithmetic:
 
     faulty: set[int] = field(default_factory=set)
     """Indices whose Environment fails."""
+    turned: float = 1.0
+    """What the scores of Episodes with an odd index are multiplied by."""
     isolation: str = "none"
     limits: Limits = LIMITS
 
@@ -71,6 +74,7 @@ class Arithmetic:
         path = program / "params.json"
         numbers = [v for v in json.loads(path.read_text()).values() if type(v) in (int, float)] if path.exists() else []
         value = -sum((number - 1) ** 2 for number in numbers) + random.Random(episode.seed).gauss(0, 0.01)
+        value *= self.turned if episode.index % 2 else 1.0
         return EpisodeResult(episode.index, Outcome(episode.index, value, 1, "terminated"))
 
     def check(self, program: Path, seed: int) -> CheckReport:
@@ -96,6 +100,7 @@ class Host:
     program: Mapping[str, str] = field(default_factory=lambda: {"policy.py": "def make_policy(context): ...\n"})
     executor: Arithmetic = field(default_factory=Arithmetic)
     block_seconds: float = 5.0
+    visibility: Visibility = "score"
 
     @property
     def workspace(self) -> Path:
@@ -111,7 +116,7 @@ class Host:
         run = self.folder / "run"
         journal = Journal(run)
         ledger = Ledger(journal)
-        bench = Bench(Bowl(), self.executor, FeedbackConfig("score", 2**20, False), 0, run)  # type: ignore[arg-type]
+        bench = Bench(Bowl(), self.executor, FeedbackConfig(self.visibility, 2**20, False), 0, run)  # type: ignore[arg-type]
         pool = Pool(tuple(EpisodeSpec(i, 1000 + i, i) for i in range(self.pool_size)), (), ())
         store = ProgramStore(self.folder / "programs")
         site = SessionSite(bench, self.budget, pool, store, self.workspace, self.block_seconds)
@@ -119,7 +124,7 @@ class Host:
         session.recover()
         try:
             with SocketGateway().open(session) as socket:
-                terms = TaskTerms(self.budget, self.pool_size, "score", LIMITS, ("numpy",), self.block_seconds)
+                terms = TaskTerms(self.budget, self.pool_size, self.visibility, LIMITS, ("numpy",), self.block_seconds)
                 prepare_workspace(self.workspace, spec=SPEC, terms=terms, initial_program=initial, socket=socket)
                 yield session, ledger
         finally:

@@ -251,11 +251,30 @@ def test_a_candidate_cma_es_could_not_measure_is_no_better_than_the_worst_of_its
     )
     scores = iter([-3.0, None, -5.0, None, None, None])
     search: Any = SimpleNamespace(
-        parameters=SimpleNamespace(start=[0.0, 0.0]), values=list, measure=lambda *_: next(scores)
+        parameters=SimpleNamespace(start=[0.0, 0.0]),
+        values=list,
+        measure=lambda *_: next(scores),
+        losses=lambda found: cma_es.Search.losses(search, found),
+        ranked=False,
     )
     monkeypatch.setattr(cma_es, "_strategy", lambda *_: strategy)
     cma_es._evolve(search, cma_es.Plan(population=3, generations=2, episodes=1), 1.0, 0)
     assert told == [[3.0, 5.0, 5.0], [0.0, 0.0, 0.0]]
+
+
+def test_cma_es_ranked_is_moved_by_the_episodes_it_is_shown_and_cma_es_is_not(host: Callable[..., Any]) -> None:
+    submitted = {}
+    for name in ("cma_es", "cma_es_ranked"):
+        for visibility in ("score", "episodes"):
+            # One Episode of three is on another scale and turned around: it decides the mean, and not the ranks.
+            one = host("tight", f"{name}-{visibility}", program=PARAMETRIC, visibility=visibility)
+            one.executor.turned = -1000.0
+            with one.open():
+                assert one.agent(agent(name, episodes_per_candidate=3)).code == 0
+            submitted[name, visibility] = one.submitted()
+    blind = submitted["cma_es", "score"]
+    assert submitted["cma_es", "episodes"] == submitted["cma_es_ranked", "score"] == blind
+    assert submitted["cma_es_ranked", "episodes"] != blind
 
 
 @pytest.mark.parametrize(

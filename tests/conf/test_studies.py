@@ -18,7 +18,7 @@ from evopolicy.presets import conf_folder, option
 
 STUDIES = {
     "agent_capability": 36,
-    "improvement_efficiency": 18,
+    "improvement_efficiency": 27,
     "feedback_value": 24,
     "evolution_dynamics": 18,
     "selection_validity": 9,

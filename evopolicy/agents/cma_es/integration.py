@@ -27,6 +27,8 @@ class CmaEs:
     call_seconds = None
     variables = ()
     provider = None
+    ranked = False
+    """Whether it compares candidates Episode by Episode, where Feedback shows them, or by score alone."""
 
     @property
     def identity(self) -> AgentIdentity:
@@ -41,8 +43,16 @@ class CmaEs:
             "sigma": self.config.sigma,
             "scale_floor": self.config.scale_floor,
             "episodes_per_candidate": self.config.episodes_per_candidate,
+            "ranked": self.ranked,
         }
         return script_invocation(task, "cma_es", options, packages=PACKAGES)
 
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         return read_script(lines)
+
+
+@dataclass(frozen=True)
+class CmaEsRanked(CmaEs):
+    """`cma_es_ranked`: the same search, which reads the Episodes of its Feedback where these are shown."""
+
+    ranked = True

@@ -121,6 +121,8 @@ class Search:
     """Lines of the history, the n-th of Submission n."""
     scores: dict[int, float | None]
     """Of the Submissions there are already, by number."""
+    ranked: bool
+    """Whether candidates are compared Episode by Episode, where Feedback shows them."""
 
     def values(self, point: Sequence[float]) -> list[float]:
         """The parameters at a point of the search space, whose origin is the start."""
@@ -146,6 +148,30 @@ class Search:
         self.budget = self.budget.after(units)
         return score
 
+    def losses(self, scores: Sequence[float | None]) -> list[float]:
+        """Of the newest candidates, from their `scores`; one the engine could not measure is no better than the worst.
+
+        Compared Episode by Episode: by how many others a candidate beats on each, less those that beat it; by the mean
+        score where that is equal.
+        """
+        worst = min((score for score in scores if score is not None), default=0.0)
+        means = [worst if score is None else score for score in scores]
+        rows = [self._episodes(line["submission"]) for line in self.told[-len(scores) :]] if self.ranked else []
+        if not rows or not all(rows):
+            return [-mean for mean in means]
+        beaten = [sum((a > b) - (a < b) for row in rows for a, b in zip(own, row, strict=True)) for own in rows]
+        order = sorted(set(zip(beaten, means, strict=True)), reverse=True)
+        return [float(order.index(pair)) for pair in zip(beaten, means, strict=True)]
+
+    def _episodes(self, number: int) -> list[float]:
+        """Scores of a Submission's Episodes by index, as Feedback shows them; [] where it does not."""
+        path = self.session.workspace / "feedback" / f"{number:04d}" / "feedback.json"
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8")).get("by_episode", [])
+        except (OSError, ValueError):
+            return []
+        return [float(row["score"]) for row in sorted(rows, key=lambda row: row["index"])]
+
     def best(self) -> list[dict[str, Any]]:
         """The lines that have a score, best first, the later one on a tie."""
         scored = [line for line in self.told if line["score"] is not None]
@@ -153,9 +179,9 @@ class Search:
 
 
 def work(session: Session, options: dict[str, Any], seed: int) -> None:
-    """`options`: population, episodes_per_candidate (None: by the budget), sigma, scale_floor."""
+    """`options`: population, episodes_per_candidate (None: by the budget), sigma, scale_floor, ranked."""
     parameters = read_parameters(session.workspace / "program" / "params.json")
-    search = _begin(session, parameters, options["scale_floor"])
+    search = _begin(session, parameters, options["scale_floor"], options["ranked"])
     plan = make_plan(len(parameters.start), search.budget, options["population"], options["episodes_per_candidate"])
     say("note", f"{len(parameters.start)} parameters; {plan}")
     mean = _evolve(search, plan, options["sigma"], seed)
@@ -165,7 +191,7 @@ def work(session: Session, options: dict[str, Any], seed: int) -> None:
     session.finish(list(dict.fromkeys([*outcome[:2], *candidates]))[:NAMED])
 
 
-def _begin(session: Session, parameters: Parameters, floor: float) -> Search:
+def _begin(session: Session, parameters: Parameters, floor: float, ranked: bool) -> Search:
     status = session.status()
     folder = session.workspace / "analysis" / "cma_es"
     folder.mkdir(parents=True, exist_ok=True)
@@ -182,7 +208,7 @@ def _begin(session: Session, parameters: Parameters, floor: float) -> Search:
     history = folder / "history.jsonl"
     history.write_text("", encoding="utf-8")
     scale = tuple(max(abs(value), floor) for value in parameters.start)
-    return Search(session, parameters, total_budget(status), scale, history, [], scores)
+    return Search(session, parameters, total_budget(status), scale, history, [], scores, ranked)
 
 
 def _evolve(search: Search, plan: Plan, sigma: float, seed: int) -> list[float]:
@@ -199,11 +225,8 @@ def _evolve(search: Search, plan: Plan, sigma: float, seed: int) -> list[float]:
             search.measure(f"generation {generation}", search.values(point[:dimensions]), begin, plan.episodes)
             for point in points
         ]
-        scored = [score for score in scores if score is not None]
-        # A candidate the engine could not measure is no better than the worst of its generation.
-        worst = min(scored, default=0.0)
-        strategy.tell(points, [-(worst if score is None else score) for score in scores])
-        if scored:
+        strategy.tell(points, search.losses(scores))
+        if scored := [score for score in scores if score is not None]:
             say("note", f"generation {generation}: best {max(scored):.6g}, mean {sum(scored) / len(scored):.6g}")
     return search.values([float(x) for x in strategy.result.xfavorite[:dimensions]])
 
