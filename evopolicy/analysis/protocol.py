@@ -34,6 +34,13 @@ def protocol_differences(scores: Sequence[CellScore]) -> list[str]:
     return parts
 
 
+def protocol_note(scores: Sequence[CellScore]) -> list[str]:
+    """The sentence for whatever shows published rows beside Runs; [] where their protocol is the paper's."""
+    parts = protocol_differences([score for score in scores if score.status == "done"])
+    said = "The Runs differ from the paper's protocol, which makes the two hard to compare: "
+    return [f"{said}{'; '.join(parts)}."] if parts else []
+
+
 def _is_the_papers(settings: Mapping[str, Any], condition: str) -> bool:
     if condition == "budget":
         limits = (settings.get("budget.submissions"), settings.get("budget.per_submission"))

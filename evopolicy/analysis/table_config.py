@@ -258,6 +258,7 @@ def table_config(values: Mapping[str, Any]) -> TableConfig:
         if values.get(key) in (None, ""):
             raise ConfigError(f"{key}: a table needs it")
     plain = {key: _split(value) if key in _LISTS else value for key, value in values.items()}
+    plain = {key: value for key, value in plain.items() if value is not None}
     for key, choices in _CHOICES.items():
         if key in plain and plain[key] not in choices:
             _known(key, str(plain[key]), choices)

@@ -11,7 +11,7 @@ import pandas as pd
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.heldout import unlike_benchmarks, unlike_cells, unlike_note
 from evopolicy.analysis.intervals import MIXED, few_runs_foot
-from evopolicy.analysis.protocol import protocol_differences
+from evopolicy.analysis.protocol import protocol_note
 from evopolicy.analysis.published import (
     AGENTS,
     CORE16,
@@ -240,12 +240,7 @@ def _few(names: Sequence[str]) -> str:
 def _published_notes(names: Mapping[str, str], own: Sequence[CellScore]) -> list[str]:
     if not names:
         return []
-    notes = [f"{PUBLISHED_MARK} {NOTE}"]
-    if parts := protocol_differences([score for score in own if score.status == "done"]):
-        notes.append(
-            f"The Runs differ from the paper's protocol, which makes the two hard to compare: {'; '.join(parts)}."
-        )
-    return notes
+    return [f"{PUBLISHED_MARK} {NOTE}", *protocol_note(own)]
 
 
 def _unlike_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:

@@ -22,7 +22,7 @@ STUDIES = {
     "feedback_value": 24,
     "evolution_dynamics": 18,
     "selection_validity": 9,
-    "policy_system_design": 24,
+    "policy_system_design": 36,
     "scaling": 48,
 }
 """With the number of their cells."""

@@ -14,6 +14,7 @@ from evopolicy.analysis.figures.scores import draw_bar, entries_axis
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import Interval, interval_notes
+from evopolicy.analysis.protocol import protocol_note
 from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM, as_published, gymnasium_id, slugs_of
 from evopolicy.analysis.resampling import aggregate_interval
 from evopolicy.analysis.statistics import Floats
@@ -56,7 +57,7 @@ def demand_figure(
     ConfigError for a `zero` there is not.
     """
     material = gather(frames, entries, allow) if frames is not None else None
-    tables, beside = _by_id(material) if material else ({}, [])
+    tables, ids, beside = _by_id(material) if material else ({}, {}, [])
     own: dict[str, dict[str, float]] = {
         e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()
     }
@@ -72,12 +73,13 @@ def demand_figure(
     if not shared or not shown:
         raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
     points, spans = _points(means, tables, shown, shared, level, seed)
-    notes = [*_notes(material, taken, spans, scale, level), *_left_out(means, tables, shown, shared, beside)]
+    slugs = [slug for slug, id_ in ids.items() if id_ in shared]
+    notes = [*_notes(material, slugs, taken, spans, scale, level), *_left_out(means, tables, shown, shared, beside)]
     return _draw(shown, points, spans, notes, own, dark)
 
 
-def _by_id(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]:
-    """Held-out tables of the Benchmarks of Core16, by Gymnasium id; and other Benchmarks of such an id."""
+def _by_id(material: Material) -> tuple[dict[str, dict[str, Floats]], dict[str, str], list[str]]:
+    """Held-out tables of the Benchmarks of Core16, by Gymnasium id; their ids by slug; and others of such an id."""
     runs = material.frames.runs
     pairs = {str(b): str(i) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
     ids = {slug: id_ for id_, slug in slugs_of(pairs.items()).items() if id_ in DEMANDS}
@@ -85,7 +87,7 @@ def _by_id(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]
         entry: {ids[name]: table for name, table in of.items() if name in ids}
         for entry, of in heldout_tables(material).items()
     }
-    return tables, [slug for slug, id_ in pairs.items() if slug not in ids and gymnasium_id(id_) in DEMANDS]
+    return tables, ids, [slug for slug, id_ in pairs.items() if slug not in ids and gymnasium_id(id_) in DEMANDS]
 
 
 def _published() -> dict[str, dict[str, float]]:
@@ -149,6 +151,7 @@ def _draw(
 
 def _notes(
     material: Material | None,
+    slugs: Sequence[str],
     taken: Mapping[str, str],
     spans: Mapping[tuple[str, str], Interval],
     scale: Scale | None,
@@ -158,10 +161,11 @@ def _notes(
     if scale is not None:
         said = f"0 is {scale.zero}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
     return [
-        material.count() if material else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
+        material.count(benchmarks=slugs) if material else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
         said,
         *interval_notes(list(spans.values()), level, "Line"),
         NOTE if taken else "",
+        *(protocol_note([s for s in material.frames.scores() if s.benchmark in slugs]) if taken and material else ()),
         *((*material.heldout[1], *material.notes) if material else ()),
     ]
 

@@ -68,7 +68,7 @@ def difference_figure(
 def _notes(material: Material, found: Sequence[EntryDifference], level: float) -> list[str]:
     paired = sum(one.paired for one in found)
     return [
-        material.count(),
+        material.count({name for one in found for name in (one.entry, one.against)}, {one.benchmark for one in found}),
         *interval_notes([one.difference.interval for one in found], level, "Line"),
         f"Filled: p at most {1 - level:.2g}, adjusted for the {plural(len(found), 'difference')} drawn (Holm).",
         f"Read from the same Runs and paired by them: {paired} of {len(found)}." if paired else "",

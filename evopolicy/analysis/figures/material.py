@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.frames import Frames
@@ -37,7 +39,7 @@ class Material:
     unlike: tuple[str, ...] = ()
     """Benchmarks whose Runs were measured on other Episodes than each other."""
 
-    @cached_property
+    @functools.cached_property
     def heldout(self) -> tuple[Tables, tuple[str, ...]]:
         """`heldout_tables`, and what has to be known of them."""
         rows = rows_of(self.frames.runs)
@@ -51,12 +53,23 @@ class Material:
         said = f"Episodes of {some}{more} are not on disk, so a Run counts as one Episode, its mean: {', '.join(gone)}."
         return tables, (said,)
 
-    def count(self) -> str:
-        """`18 Runs, 3 a cell`: how many there are."""
-        sizes = sorted({len(runs) for runs in self.runs.values()})
+    def count(self, entries: Collection[str] = (), benchmarks: Collection[str] = ()) -> str:
+        """`N = 18 Runs, 3 an entry and Benchmark.`: how many are drawn, of `entries` on `benchmarks`, or of all.
+
+        A Run that several entries read (by another selection rule, a regrade) counts once.
+        """
+        keys = {row["run"]: row["key"] or row["run"] for row in rows_of(self.frames.runs)}
+        cells = [
+            Counter(keys[run] for run in runs)
+            for (entry, benchmark), runs in self.runs.items()
+            if (not entries or entry in entries) and (not benchmarks or benchmark in benchmarks)
+        ]
+        sizes = sorted({cell.total() for cell in cells})
         each = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
-        total = sum(len(runs) for runs in self.runs.values())
-        return f"N = {plural(total, 'Run')}, {each} an entry and Benchmark."
+        once: Counter[str] = functools.reduce(operator.or_, cells)
+        again = sum(cell.total() for cell in cells) - once.total()
+        read = f"; {plural(once.total() + again, 'reading')} of them, by several rules" if again else ""
+        return f"N = {plural(once.total(), 'Run')}, {each} an entry and Benchmark{read}."
 
 
 def few_runs(tables: Tables, benchmarks: Collection[str]) -> str:

@@ -23,6 +23,7 @@ from evopolicy.analysis.figures.style import (
 )
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.intervals import MIN_RUNS, Interval, interval_notes, told_once
+from evopolicy.analysis.protocol import protocol_note
 from evopolicy.analysis.published import NOTE, as_published, published_scores, slugs_of
 from evopolicy.analysis.resampling import ProfileBand, profile_band, rank_score_intervals
 from evopolicy.analysis.scores import CellScore
@@ -127,17 +128,23 @@ def _rank_spans(
 
 
 def _rank_notes(
-    material: Material, table: RankTable, spans: Mapping[str, Interval], published: bool, level: float
+    material: Material,
+    table: RankTable,
+    spans: Mapping[str, Interval],
+    published: bool,
+    level: float,
 ) -> list[str]:
+    rows = [row for row in table.entries if row.rank_score is not None]
+    drawn = [score for score in _scores(material.frames, material) if score.benchmark in table.ranked]
     left = [name for name in table.benchmarks if name not in table.ranked]
     gone = [row.entry for row in table.entries if row.rank_score is None]
     return [
-        material.count(),
+        material.count([row.entry for row in rows], table.ranked),
         "Dot: the rank score on one Benchmark." if len(table.ranked) > 1 else "",
         *interval_notes(list(spans.values()), level, "Line"),
         f"Without a result and left out: {', '.join(gone)}." if gone else "",
         f"Not complete for every entry and left out: {', '.join(left)}." if left else "",
-        NOTE if published else "",
+        *([NOTE, *protocol_note(drawn)] if published else []),
         *material.heldout[1],
         *material.notes,
     ]
@@ -259,7 +266,7 @@ def _profile_notes(
     kinds = dict.fromkeys(words[band.over] for band in bands if band.over is not None)
     left = [name for name in material.benchmarks if name not in shared]
     return [
-        material.count(),
+        material.count(benchmarks=shared),
         said,
         *(f"Bands: {100 * level:g} % interval {kind}, crossed bootstrap, at each τ by itself." for kind in kinds),
         *told_once(band.note for band in bands),

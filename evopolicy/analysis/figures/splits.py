@@ -51,7 +51,7 @@ def splits_figure(
         figure, panels = canvas(
             theme,
             "Training, Validation and Assessment",
-            _notes(material.count(), rows, spans, level, material.notes),
+            _notes(material.count(drawn, benchmarks), rows, spans, level, material.notes),
             size=(WIDTH, (2.9 if across == 1 else 1.95) * height),
             shape=(height, 2 * across),
             keys=[(entry, _key(look[entry], theme)) for entry in drawn],
