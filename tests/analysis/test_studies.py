@@ -45,7 +45,7 @@ def levels(study: str) -> tuple[list[str], list[dict[str, str]], list[str], int]
 
 
 def plant(lay_run: Lay, study: str, effect: float) -> tuple[str, str]:
-    """Runs in which what the study asks of is worth `effect`; the entry that has it, and the one it is compared with."""
+    """Runs in which what the study asks of is worth `effect`; the entry that has it, and what it is compared with."""
     agents, settings, benchmarks, seeds = levels(study)
     entries = list(itertools.product(agents, settings))
     names = []

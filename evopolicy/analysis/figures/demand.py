@@ -58,9 +58,7 @@ def demand_figure(
     """
     material = gather(frames, entries, allow) if frames is not None else None
     tables, ids, beside = _by_id(material) if material else ({}, {}, [])
-    own: dict[str, dict[str, float]] = {
-        e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()
-    }
+    own = {e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()}
     paper = _published() if published or not own else {}
     if frames is not None and not any(own.values()):
         raise RecordError("demand: no Run is on a Benchmark of Core16, and only those have a demand group")
@@ -73,8 +71,8 @@ def demand_figure(
     if not shared or not shown:
         raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
     points, spans = _points(means, tables, shown, shared, level, seed)
-    slugs = [slug for slug, id_ in ids.items() if id_ in shared]
-    notes = [*_notes(material, slugs, taken, spans, scale, level), *_left_out(means, tables, shown, shared, beside)]
+    notes = _notes(material, [slug for slug in ids if ids[slug] in shared], taken, spans, scale, level)
+    notes += _left_out(means, tables, shown, shared, beside)
     return _draw(shown, points, spans, notes, own, dark)
 
 
