@@ -82,7 +82,7 @@ def recorded(
 
         changed()
         _say_reused(board)
-        _say_weaker(command.cells)
+        tell_weaker(command.cells)
         yield board, tasks, changed
 
 
@@ -94,7 +94,7 @@ def run_single(command: Command) -> tuple[Run, Follower | None]:
     (cell,) = command.cells
     if cell.finished:
         print(f"This Run is finished already: {cell.plan.folder}")
-        _say_weaker([cell])
+        tell_weaker([cell])
         return load_run(cell.plan.folder), None
     # What the command needs lies beside the Run's folder, which is set aside where it is run again.
     place, stem = cell.plan.folder.parent, f".{cell.plan.folder.name}"
@@ -204,7 +204,7 @@ def _say_reused(board: Board) -> None:
             print(f"  and {len(reused) - _LISTED} more")
 
 
-def _say_weaker(cells: Sequence[PlannedCell]) -> None:
+def tell_weaker(cells: Sequence[PlannedCell]) -> None:
     """Name the Runs that are reused and were held by less than this command asks for: the level is no part of a key."""
     weaker: dict[tuple[str, str], list[PlannedCell]] = {}
     for cell in cells:

@@ -18,8 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from evopolicy.cli import compose, launch, schema
 from evopolicy.cli.board import Board, CellState
+from evopolicy.cli.dry_run import estimate, shipped_seconds
+from evopolicy.cli.groups import group_options
 from evopolicy.cli.main import main
-from evopolicy.cli.plan import Command
+from evopolicy.cli.plan import Command, PlannedCell
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.sweep import Cell, read_sweep
 
@@ -173,9 +175,40 @@ def test_a_dry_run_lists_the_cells_and_runs_nothing(
     assert main(["--dry-run", *CELLS, "seed=0,1"]) == 0
     said = capsys.readouterr().out
     assert "2 cells" in said and "random on cartpole, seed 1" in said
-    assert "16 Episode units" in said and "guessed" in said
+    assert (
+        "16 Episode units" in said
+        and "at most about" in said
+        and "2 cells by measured seconds of its Benchmark" in said
+    )
     assert launched["commands"] == []
     assert not list(tmp_path.glob("outputs/*"))
+
+
+def test_what_a_cell_may_take_is_told_by_its_benchmark_and_by_what_its_agent_may_think(
+    launched: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every task took 0.1 s an Episode, and every agent's thinking nothing."""
+    longest: dict[str, float] = {}
+    for benchmark in ("cartpole", "car_racing"):
+        (cell,) = _planned(launched, "agent=random", f"benchmark={benchmark}", *CELLS[2:])
+        longest[benchmark] = estimate(cell, Path("outputs")).episodes
+    assert longest["car_racing"] > 20 * longest["cartpole"]
+    monkeypatch.setattr("evopolicy.cli.dry_run.is_provided", lambda _: True)
+    assert main(["--dry-run", *CELLS, "session.limits.wall_seconds=600", "session.limits.cost_usd=2"]) == 0
+    said = capsys.readouterr().out
+    assert "random: at most 10m00s of thinking and at most $2.00 a cell (session.limits.wall_seconds" in said
+    assert "in all, with their agents' thinking: 10m" in said
+
+
+def _planned(launched: dict[str, Any], *words: str) -> tuple[PlannedCell, ...]:
+    assert main(["-m", *words]) == 0
+    planned: tuple[PlannedCell, ...] = launched["commands"][-1][0].cells
+    return planned
+
+
+def test_every_benchmark_that_ships_has_its_measured_seconds() -> None:
+    """`python scripts/measure_seconds.py NAME` measures a new one."""
+    assert {"gymnasium", "minigrid"} == set(group_options("benchmark")) - shipped_seconds().keys()
 
 
 def test_cells_that_differ_in_the_seed_alone_are_composed_once(

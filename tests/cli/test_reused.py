@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evopolicy.cli import sweep
+from evopolicy.cli.dry_run import print_plan
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,12 @@ def test_of_a_sweep_they_are_told_together(records: Any, tmp_path: Path, capsys:
             (False, tmp_path / "new"),
         ]
     ]
-    sweep._say_weaker(cells)
+    sweep.tell_weaker(cells)
     (line,) = capsys.readouterr().out.splitlines()
+    for cell in cells:
+        vars(cell).update(title="its name", episodes=3)
+        vars(cell.plan).update(units=1, validation_units=1, assessment_units=1)
+    command: Any = SimpleNamespace(cells=cells[:2])
+    print_plan(command, "night")
+    assert capsys.readouterr().out.splitlines()[-1] == line, "and before anything is run"
     assert line.startswith("2 reused Runs ran at isolation 'none'") and str(cells[1].plan.folder) in line

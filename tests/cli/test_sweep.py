@@ -58,7 +58,7 @@ def test_a_sweep_runs_every_cell_and_the_same_command_reuses_them_all(place: Pla
     more = place.run("agent=baseline,random,cma_es", *TINY, "sweep=night", "--dry-run")
     assert more.stdout.count("finished, reused") == 2 and "cma_es" in more.stdout
     assert "to run: 1 cell, 2 Episode units" in more.stdout
-    assert "from earlier Runs" in more.stdout
+    assert "1 cell by earlier Runs here" in more.stdout
     assert "rank" in place.run("table", "sweep=night").stdout
     assert "2 of 2 cells done" in place.run("status").stdout
     assert not place.marked()
