@@ -165,6 +165,9 @@ class GymnasiumBenchmark:
 
     @cached_property
     def programs(self) -> Mapping[str, Path]:
+        return self.found_programs()
+
+    def found_programs(self) -> dict[str, Path]:
         """The task's own folders over those it has in common with others of its family, over those any task has."""
         found = {folder.name: folder for folder in PROGRAMS.iterdir() if (folder / "policy.py").is_file()}
         if self._programs is not None:

@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.benchmark import GymnasiumBenchmark, Seen, seen_of
+from evopolicy.authoring.linear import linear_program
 from evopolicy.authoring.profile import Profile
 from evopolicy.kernel.benchmark import BenchmarkReference
 from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
@@ -80,8 +82,17 @@ load.apart = seen_apart  # type: ignore[attr-defined]
 load.__signature__ = inspect.signature(Asked)  # type: ignore[attr-defined]
 
 
+class RegisteredBenchmark(GymnasiumBenchmark):
+    """One that nobody wrote Programs for: where its spaces are numbers it has a parametric one, linear in them."""
+
+    @cached_property
+    def programs(self) -> Mapping[str, Path]:
+        linear = linear_program(self.seen.observation_space, self.seen.action_space)
+        return self.found_programs() | ({"parametric": linear} if linear else {})
+
+
 def _benchmark(asked: Asked, goal: str) -> GymnasiumBenchmark:
-    return GymnasiumBenchmark(
+    return RegisteredBenchmark(
         _profile(asked, goal),
         BenchmarkReference("evopolicy.authoring.gymnasium:load", asked.options),
         out_of_bounds=asked.out_of_bounds,

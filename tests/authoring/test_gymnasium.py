@@ -97,7 +97,7 @@ def test_a_failure_may_score_what_a_solved_task_scores_and_no_more() -> None:
 
 def test_the_programs_any_task_has_run() -> None:
     benchmark = load(TOY, failure_score=-500)
-    assert sorted(benchmark.programs) == ["initial", "random"]
+    assert sorted(benchmark.programs) == ["initial", "parametric", "random"]
     assert run_program(benchmark, benchmark.programs["initial"], EpisodeSpec(0, 1, 2)).length == 50
 
 

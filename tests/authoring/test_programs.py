@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from evopolicy.authoring import Family, PolicyContext, Profile, cast_action, load_policy, space_from_gymnasium
 from evopolicy.authoring.benchmark import PROGRAMS
+from evopolicy.authoring.linear import linear_program
 
 SPACES: list[Any] = [
     spaces.Discrete(5),
@@ -65,6 +68,33 @@ def test_actions_are_members_of_any_space(name: str, space: Any) -> None:
     action, clipped = cast_action(given_context.action_space, policy.act(None))
     assert not clipped
     assert action is not None
+
+
+FLAT = [space for space in SPACES if space.shape != (4, 4, 3)]
+PARTS = spaces.Dict({"place": FLAT[2], "kind": spaces.Tuple([FLAT[1], FLAT[8]])})
+
+
+@pytest.mark.parametrize("seen", [*SPACES, PARTS], ids=str)
+def test_the_parametric_program_plays_any_task_of_numbers(seen: Any, tmp_path: Path) -> None:
+    """cma_es had none for an id nobody had written a Program for."""
+    rng = np.random.default_rng(1)
+    observation = space_from_gymnasium(seen)
+    for answered in FLAT:
+        action = space_from_gymnasium(answered)
+        program = linear_program(observation, action)
+        assert program is not None
+        tuned = shutil.copytree(program, tmp_path / str(answered))
+        first = json.loads((program / "params.json").read_text())
+        values = {name: rng.normal(0, 9, np.shape(numbers)).tolist() for name, numbers in first.items()}
+        (tuned / "params.json").write_text(json.dumps(values))
+        policy = load_policy(tuned, PolicyContext(observation, action, {}, 0, 10))
+        assert not any(cast_action(action, policy.act(observation.sample(rng)))[1] for _ in range(4))
+
+
+def test_what_is_no_numbers_or_too_many_has_no_parametric_program() -> None:
+    few = space_from_gymnasium(spaces.Discrete(3))
+    for space in (spaces.Text(3), spaces.Discrete(500), spaces.Box(0, 255, (84, 84, 3), np.uint8)):
+        assert linear_program(space_from_gymnasium(space), few) is None
 
 
 def test_the_neutral_action_is_zero_or_the_nearest_to_it() -> None:
