@@ -235,7 +235,7 @@ def few_runs_foot(runs: Mapping[str, int], meaning: str = _OVER_EPISODES) -> str
 def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, high]") -> list[str]:
     """What the intervals of a table or a figure are, each kind once, and what has to be known of them.
 
-    `mark` is what they look like there.
+    `mark` is what they look like there; `sheet.mark_kinds` tells those of several kinds apart.
     """
     kinds = dict.fromkeys(span.kind for span in spans if span.over is not None)
     return [*(f"{mark}: {100 * level:g} % interval {kind}." for kind in kinds), *told_once(span.note for span in spans)]

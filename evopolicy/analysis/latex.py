@@ -33,6 +33,7 @@ _ESCAPES = {
     "†": r"\textdagger{}",
     "‡": r"\textdaggerdbl{}",
     "§": r"\S{}",
+    "¶": r"\P{}",
     "\N{REPLACEMENT CHARACTER}": "?",
 }
 _MINUS = re.compile(r"(?<![\w.])-(?=[\d.])")

@@ -19,9 +19,10 @@ def paper_table(config: TableConfig, frames: Frames | None = None, *, name: str 
     Raises ConfigError for an entry, Benchmark or anchor there is not and where there is nothing to show; RecordError
     where cells are missing or conditions differ and neither was asked for.
     """
+    from evopolicy.analysis.sheet import mark_kinds
     from evopolicy.analysis.table_source import gather
 
-    return _builders()[config.kind](gather(config, frames), name)
+    return mark_kinds(_builders()[config.kind](gather(config, frames), name))
 
 
 def _builders() -> Mapping[Kind, Callable[[Material, str], Sheet]]:

@@ -14,6 +14,8 @@ NONE = "–"
 """Text of a cell without a value."""
 PUBLISHED_MARK = "‡"
 """Behind the name of a published row."""
+KIND_MARKS = ("", "†", "§", "¶", "††", "§§", "¶¶")
+"""Behind intervals, where a table has several kinds of them: the first, second, ... kind."""
 ESTIMATE_MARK = "≈"
 """Before a cost that no provider reported."""
 
@@ -29,6 +31,8 @@ class SheetCell:
     high: float | None = None
     over: str = ""
     """What the interval is over."""
+    kind: str = ""
+    """That, and the method, in words."""
     best: bool = False
     partial: bool = False
     """Whether it is over fewer Runs than its row has: then it is never marked as the best."""
@@ -89,7 +93,7 @@ def number(value: float | None, decimals: int | None, interval: Interval | None 
     if interval is None or interval.over is None or math.isnan(interval.low):
         return SheetCell(value, text + tail)
     bounds = f" [{rounded(interval.low, decimals)}, {rounded(interval.high, decimals)}]"
-    return SheetCell(value, text + bounds + tail, interval.low, interval.high, interval.over)
+    return SheetCell(value, text + bounds + tail, interval.low, interval.high, interval.over, interval.kind)
 
 
 def percent(value: float | None, bounds: tuple[float, float] | None = None, decimals: int = 0) -> SheetCell:
@@ -148,3 +152,31 @@ def mark_columns(sheet: Sheet, keys: Sequence[str], lowest: Sequence[str] = ()) 
         if head.key in keys or head.key in lowest:
             columns[place] = mark_best(columns[place], head.key in lowest)
     return replace(sheet, rows=tuple(zip(*columns, strict=True)))
+
+
+def mark_kinds(sheet: Sheet) -> Sheet:
+    """`sheet` with every interval told from those of another kind, at the number or, where its column has but one kind,
+    at the column's head; and the same marks in the notes. As it is where there is one kind.
+    """
+    columns = [list(column) for column in zip(*sheet.rows, strict=True)]
+    kinds = dict.fromkeys(cell.kind for column in columns for cell in column if cell.kind)
+    marks = dict(zip(kinds, KIND_MARKS, strict=False))
+    if len(marks) < 2:
+        return sheet
+    heads = list(sheet.heads)
+    for place, column in enumerate(columns):
+        own = list(dict.fromkeys(marks[cell.kind] for cell in column if cell.kind))
+        if len(own) == 1 and own[0]:
+            heads[place] = replace(heads[place], title=f"{heads[place].title} {own[0]}")
+        elif own:
+            columns[place] = [_marked(cell, marks.get(cell.kind, "")) for cell in column]
+    notes = list(sheet.notes)
+    for kind, mark in marks.items():
+        notes = [n.replace("[low, high]:", f"[low, high]{mark}:", 1) if n.endswith(f"{kind}.") else n for n in notes]
+    return replace(sheet, heads=tuple(heads), rows=tuple(zip(*columns, strict=True)), notes=tuple(notes))
+
+
+def _marked(cell: SheetCell, mark: str) -> SheetCell:
+    """With the mark behind the brackets, before what follows them."""
+    before, bracket, after = cell.text.rpartition("]")
+    return replace(cell, text=f"{before}{bracket}{mark}{after}") if mark and bracket else cell
