@@ -8,12 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from evopolicy.cells import Parts, asked_network, load_benchmark, parts_of, record_of, run_folder, settled, skills_of
+from evopolicy.cells import (
+    Parts,
+    asked_network,
+    by_hand,
+    load_benchmark,
+    parts_of,
+    record_of,
+    run_folder,
+    settled,
+    skills_of,
+)
 from evopolicy.config import ExecutionConfig, RunConfig
 from evopolicy.config import config_from as config_from
 from evopolicy.execution import agent_network
 from evopolicy.execution import isolation as levels
 from evopolicy.execution.agent import LocalAgentLauncher, know_logins
+from evopolicy.execution.by_hand import ByHand
 from evopolicy.execution.engine import LocalExecutor
 from evopolicy.execution.machine import cores as cores
 from evopolicy.execution.machine import versions
@@ -28,6 +39,7 @@ from evopolicy.kernel.pool import SPLITS, plan_pool
 from evopolicy.kernel.ports import (
     AgentIntegration,
     AgentLauncher,
+    AgentLimits,
     Executor,
     Observer,
 )
@@ -39,7 +51,6 @@ from evopolicy.kernel.record import (
     load_run,
 )
 from evopolicy.kernel.run import RunPlan, run
-from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.selection import Measurement, measure
 from evopolicy.kernel.session import SessionSite
 from evopolicy.kernel.submission import Bench
@@ -91,7 +102,7 @@ def _run_owned(
         agent_network.check(executor.isolation, asked_network(config), parts.agent.provider)
         executor.warm()  # the workers load the Benchmark while the agent starts
         know_logins(parts.mask.logins, parts.agent)
-        launcher = _launcher(config, executor, parts.mask)
+        launcher = _launcher(config, executor, parts)
         measuring = versions(parts.benchmark, config.execution.policy_packages)
         record = replace(
             record,
@@ -165,7 +176,7 @@ def _run_plan(
         agent=parts.agent,
         launcher=launcher,
         gateway=SocketGateway(),
-        limits=config.session.limits,
+        limits=_limits(config),
         prompt=config.prompt.text,
         agent_retries=config.session.retries,
         backoff_seconds=config.session.backoff_seconds,
@@ -180,6 +191,12 @@ def _block_seconds(config: RunConfig, agent: AgentIntegration) -> float:
     """How long a call may hold the agent's shell: no longer than that shell waits, less what a call itself takes."""
     longest = math.inf if agent.call_seconds is None else max(1.0, agent.call_seconds - CALL_SECONDS)
     return min(config.session.block_seconds, longest)
+
+
+def _limits(config: RunConfig) -> AgentLimits:
+    """A person has no process that could leave by itself once the Session is closed."""
+    limits = config.session.limits
+    return replace(limits, finish_grace_seconds=0.0) if by_hand(config.agent) else limits
 
 
 def _terms(config: RunConfig, block_seconds: float) -> TaskTerms:
@@ -208,16 +225,19 @@ def build_executor(
     )
 
 
-def _launcher(config: RunConfig, executor: Executor, mask: Masker) -> AgentLauncher:
+def _launcher(config: RunConfig, executor: Executor, parts: Parts) -> AgentLauncher:
+    if by_hand(config.agent):
+        return ByHand()
     levels.check_agent(executor.isolation)
     return LocalAgentLauncher(
         isolation=executor.isolation,
         client=Path(client.__file__),
+        beside=[Path(client.__file__).with_name(name) for name in client.BESIDE],
         policy_packages=config.execution.policy_packages,
         network=asked_network(config),
         limits=config.session.limits,
         prices=config.prices,
-        mask=mask,
+        mask=parts.mask,
     )
 
 

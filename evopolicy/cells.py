@@ -72,6 +72,11 @@ def is_provided(agent: Mapping[str, Any]) -> bool:
     return load_agent(str(agent.get("name", "")), agent).provider is not None
 
 
+def by_hand(agent: Mapping[str, Any]) -> bool:
+    """Whether the agent of a config is a person: nothing is started, nothing holds who works in the workspace."""
+    return agent.get("name") == "human"
+
+
 def settled(config: RunConfig, *, provided: bool | None = None) -> RunConfig:
     """`config` with all that is left to the Host decided; `provided`: of all agents of a command, else of its own."""
     provided = is_provided(config.agent) if provided is None else provided
@@ -86,7 +91,8 @@ def cell_plan(config: RunConfig, *, begun: bool = False) -> CellPlan:
     config = settled(config)
     parts = parts_of(config, begun=begun)
     level = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
-    levels.check_agent(level)
+    if not by_hand(config.agent):
+        levels.check_agent(level)
     agent_network.check(level, asked_network(config), parts.agent.provider)
     record = record_of(config, parts)
     candidates = config.budget.submissions if config.selection.needs_validation else 0
@@ -140,6 +146,10 @@ def parts_of(config: RunConfig, *, begun: bool = False) -> Parts:
 
 def asked_network(config: RunConfig) -> AgentNetwork:
     return cast(AgentNetwork, config.execution.agent_network)
+
+
+def _network(config: RunConfig, agent: AgentIntegration) -> AgentNetwork:
+    return "open" if by_hand(config.agent) else agent_network.wanted(asked_network(config), agent.provider)
 
 
 def skills_of(config: RunConfig) -> list[Path]:
@@ -199,7 +209,7 @@ def record_of(config: RunConfig, parts: Parts) -> RunRecord:
         feedback=config.feedback,
         isolation="",
         agent_isolation="",
-        agent_network=agent_network.wanted(asked_network(config), parts.agent.provider),
+        agent_network=_network(config, parts.agent),
         initial_program=parts.initial.digest,
         versions=parts.agent_versions,
         machine=machine(),
@@ -231,7 +241,7 @@ def _cell_key(config: RunConfig, parts: Parts, secret_digest: str) -> list[Any]:
         # A skill counts by what it says, not by where it lies on this machine.
         [config.prompt.name, config.prompt.text, [list(pair) for pair in parts.skills.items()]],
         [_plain(config.execution.limits), list(config.execution.policy_packages)],
-        agent_network.wanted(asked_network(config), parts.agent.provider),
+        _network(config, parts.agent),
         _plain(config.session.limits),
         config.seed,
     ]

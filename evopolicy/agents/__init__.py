@@ -22,6 +22,7 @@ AGENTS: dict[str, str] = {
     "codex": "evopolicy.agents.codex.integration:Codex",
     "command": "evopolicy.agents.command.integration:Command",
     "gemini_cli": "evopolicy.agents.gemini_cli.integration:GeminiCli",
+    "human": "evopolicy.agents.human.integration:Human",
     "kimi_code": "evopolicy.agents.kimi_code.integration:KimiCode",
     "opencode": "evopolicy.agents.opencode.integration:OpenCode",
     "qoder": "evopolicy.agents.qoder.integration:Qoder",

@@ -55,6 +55,12 @@ def identity(config: AgentConfig) -> AgentIdentity:
     return AgentIdentity(label=config.label or config.name, name=config.name, model=config.model, options=options)
 
 
+def check_program(program: str) -> None:
+    """Raises ConfigError for none of a Benchmark's Programs."""
+    if program not in ("initial", "random", "parametric"):
+        raise ConfigError(f"agent.program: one of initial, random, parametric is needed, found '{program}'")
+
+
 def at_least(key: str, value: float | None, least: float) -> None:
     """Raises ConfigError where `value` is below `least`; None passes."""
     if value is not None and not value >= least:

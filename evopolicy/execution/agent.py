@@ -63,6 +63,7 @@ class LocalAgentLauncher:
         *,
         isolation: Isolation,
         client: Path,
+        beside: Sequence[Path] = (),
         policy_packages: Sequence[str],
         network: AgentNetwork = "none",
         limits: AgentLimits | None = None,
@@ -70,13 +71,16 @@ class LocalAgentLauncher:
         prices: PriceTable = NO_PRICES,
         mask: Masker = NO_SECRETS,
     ) -> None:
-        """`isolation` is a level a probe has proven; `client` the session client's one file; `limits` the proxy keeps.
+        """`isolation` is a level a probe has proven; `limits` the proxy keeps.
+
+        `client`: the session client's file, with those it finds `beside` it.
 
         `prices`: what the proxy counts cost by; `mask`: of what no log may hold.
         Raises ConfigError for packages that are not installed.
         """
         self._isolation: Isolation = isolation
         self._client = client
+        self._beside = tuple(beside)
         self._packages = tuple(policy_packages)
         self._network = network
         self._limits = limits or AgentLimits(None, None, 0)
@@ -147,13 +151,12 @@ class LocalAgentLauncher:
         logins = tuple(agent_home.copied(invocation.home, held / "login"))
         self._watch(held / "login", logins)
         start = _Start(held, task, invocation, network, wanted, key, values, home, logins, self._isolation, self._mask)
-        code = (self._client, Path(agent_init.__file__), Path(notified.__file__))
-        client = str(task.session_command[-1])
+        code = (self._client, *self._beside, Path(agent_init.__file__), Path(notified.__file__))
         words = shlex.join(task.session_command)
         if self._isolation == "bubblewrap":
             agent_bubblewrap.lay(held, code, f'exec {words} "$@"')
         else:
-            agent_files.lay_beside(held, wanted, self._client, Path(client), f'exec {words} "$@"')
+            agent_files.lay_beside(held, wanted, (self._client, *self._beside), f'exec {words} "$@"')
         agent_home.opened(home)
         agent_home.give(home, held / "login", logins, empty=self._isolation == "bubblewrap")
         self._watch(home, start.beside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from evopolicy.execution import packages
@@ -28,12 +29,13 @@ def _staged(held: Path, name: str) -> Path:
     return path
 
 
-def lay_beside(held: Path, imported: packages.Packages, client: Path, target: Path, command: str) -> None:
+def lay_beside(held: Path, imported: packages.Packages, code: Sequence[Path], command: str) -> None:
     """Where the agent uses this machine's own paths: its Python, packages and session command in its folder."""
     (held / "bin").mkdir()
     imported.lay(held / "packages")
     _lay_python(held)
-    shutil.copyfile(client, target)
+    for path in code:
+        shutil.copyfile(path, held / "bin" / path.name)
     (held / "bin" / "evopolicy-session").write_text(f"#!/bin/sh\n{command}\n")
     (held / "bin" / "evopolicy-session").chmod(0o755)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`evopolicy-session`: how an agent asks its Host for anything, from any folder of its workspace.
 
-One file, standard library only, Python 3.8 syntax: it is mounted alone into sandboxes that hold nothing else of
+Standard library only, Python 3.8 syntax: it is laid, with the files in BESIDE, into sandboxes that hold nothing else of
 EvoPolicy. One JSON object goes to standard output, a reason and a remedy to standard error.
 """
 
@@ -13,6 +13,7 @@ import difflib
 import json
 import os
 import re
+import runpy
 import socket
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 ANSWER_SECONDS = 900.0
 """Watchdog of last resort: the Host answers every call within its `block_seconds`, usually 50."""
 SESSION_FILE = ".evopolicy/session.json"
+BESIDE = ("plain_text.py", "mcp.py")
+"""Files of this folder that some calls need."""
 
 
 class CallError(Exception):
@@ -242,6 +245,8 @@ def _parser() -> _Parser:
     feedback.add_argument("submission", nargs="?", metavar="SUBMISSION", help="its number (default: the latest)")
     finish = verb("finish", "end the Session; with IDS, name the candidates you stand by, best first")
     finish.add_argument("ids", nargs="*", metavar="IDS", help="Submission numbers, for instance 3 7")
+    mcp = verb("mcp", "serve these verbs as tools of the Model Context Protocol, on standard input and output")
+    mcp.add_argument("workspace", nargs="?", default=".", metavar="WORKSPACE", help="its folder (default: this one)")
     return parser
 
 
@@ -269,95 +274,26 @@ def _number(text: str) -> int:
     )
 
 
-# --- for people --------------------------------------------------------------------------------------------------
-
-
-def human(result: dict[str, Any]) -> str:
-    """Plain text for a person: what matters first, whatever else there is as an indented list."""
-    rest = dict(result)
-    lines = [f"Session: {rest.pop('state')}"] if "state" in rest else []
-    if isinstance(rest.get("submission"), dict):
-        lines += _human_submission(rest.pop("submission"))
-    if isinstance(rest.get("best"), dict):
-        best = rest.pop("best")
-        lines.append(f"Best so far: Submission {best.get('submission')}, score {_score(best.get('score'))}")
-    if isinstance(rest.get("budget"), dict):
-        lines += _human_budget(rest.pop("budget"))
-    made = [m for m in rest.pop("submissions", None) or () if isinstance(m, dict)]
-    if made:
-        lines.append(
-            "Submissions: " + ", ".join(f"{m.get('id')} ({_leaf(m.get('score'), m.get('status'))})" for m in made)
-        )
-    following = rest.pop("next", None)
-    lines += _tree({key: value for key, value in rest.items() if value is not None}, 0)
-    if following:
-        lines.append(f"Next: {following}")
-    # Whatever a Program printed may be in here: nothing of it may steer the terminal.
-    return "\n".join("".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line) for line in lines)
-
-
-def _score(score: Any) -> str:
-    return f"{score:.6g}" if isinstance(score, float) else str(score)
-
-
-def _human_submission(submission: dict[str, Any]) -> list[str]:
-    rest = dict(submission)
-    line = f"Submission {rest.pop('id', '?')}: {rest.pop('status', '?')}"
-    score, done, total = rest.pop("score", None), rest.pop("episodes_done", None), rest.pop("episodes_total", None)
-    if score is not None:
-        line += f", score {_score(score)}"
-    if total is not None:
-        line += f" ({done} of {total} Episodes)" if done is not None else f" ({total} Episodes)"
-    return [line, *_tree({key: value for key, value in rest.items() if value is not None}, 1)]
-
-
-def _human_budget(budget: dict[str, Any]) -> list[str]:
-    rest = dict(budget)
-    lines = ["Budget:"]
-    for name in ("episodes", "submissions"):
-        left, total = rest.pop(f"{name}_left", None), rest.pop(f"{name}_total", None)
-        if left is not None:
-            lines.append(f"  {name.capitalize()}: {left}{'' if total is None else f' of {total}'} left")
-    size = rest.pop("pool_size", None)
-    if size:
-        lines.append(f"  Pool: indices 0 to {size - 1}" if isinstance(size, int) else f"  Pool: {size}")
-    rule = {"exhaust": "the Session ends when all Episodes are spent", "allow_early": "you may finish at any time"}
-    if rest.get("finish") in rule:
-        lines.append(f"  Finish: {rule[rest.pop('finish')]}")
-    return lines + _tree({key: value for key, value in rest.items() if value is not None}, 1)
-
-
-def _tree(value: Any, depth: int) -> list[str]:
-    pad = "  " * depth
-    if isinstance(value, dict):
-        lines = []
-        for key, inner in value.items():
-            name = pad + str(key).replace("_", " ")
-            lines += [f"{name}:", *_tree(inner, depth + 1)] if _is_tall(inner) else [f"{name}: {_leaf(inner)}"]
-        return lines
-    if isinstance(value, list) and _is_tall(value):
-        return [line for inner in value for line in _item(inner, depth)]
-    return [pad + line for line in _leaf(value).splitlines()]
-
-
-def _is_tall(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(isinstance(inner, (dict, list)) or _is_tall(inner) for inner in value)
-    return bool(value) if isinstance(value, dict) else isinstance(value, str) and "\n" in value
-
-
-def _item(value: Any, depth: int) -> list[str]:
-    first, *others = _tree(value, depth + 1) or ["  " * (depth + 1)]
-    return ["  " * depth + "- " + first.lstrip(), *others]
-
-
-def _leaf(value: Any, instead: Any = "none") -> str:
-    if isinstance(value, (dict, list)):
-        return ", ".join(_leaf(inner) for inner in value) or "none"
-    return ("yes" if value else "no") if isinstance(value, bool) else _score(instead if value is None else value)
-
-
 # --- main --------------------------------------------------------------------------------------------------------
+
+
+def answer(call: argparse.Namespace) -> dict[str, Any]:
+    """What the Host says to a parsed call. Raises CallError."""
+    socket_path, workspace = find_session()
+    return ask(socket_path, call.verb, request(call, workspace))
+
+
+def _serve(workspace: str) -> int:
+    try:
+        os.chdir(workspace)
+    except OSError as error:
+        raise CallError(WRONG_CALL, "no_folder", f"'{workspace}': {error.strerror}.", "Name your workspace.") from None
+    find_session()  # a server that could do nothing says so at once
+    return int(_beside("mcp.py")["serve"](_parser(), answer, CallError))
+
+
+def _beside(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(Path(__file__).with_name(name)))
 
 
 def run(argv: list[str]) -> int:
@@ -365,15 +301,16 @@ def run(argv: list[str]) -> int:
     plain = "--human" in argv
     try:
         call = _parser().parse_args(argv)
-        socket_path, workspace = find_session()
-        result = ask(socket_path, call.verb, request(call, workspace))
+        if call.verb == "mcp":
+            return _serve(call.workspace)
+        result = answer(call)
     except CallError as error:
         if not plain:
             print(json.dumps({"error": {"code": error.code, "reason": error.reason, "remedy": error.remedy}}))
         sys.stdout.flush()
         print("\n".join(line for line in (error.reason, error.remedy) if line), file=sys.stderr)
         return error.exit_code
-    print(human(result) if plain else json.dumps(result))
+    print(_beside("plain_text.py")["human"](result) if plain else json.dumps(result))
     return DONE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evopolicy.agents.command.parsers import PARSERS
-from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig
+from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_program
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.ports import Provider
 
@@ -46,8 +46,7 @@ class CommandConfig(AgentConfig):
                 raise ConfigError("agent.argv: an argument holds a NUL or has 128 KiB or more; put it into a file")
         if self.parser not in PARSERS:
             raise ConfigError(f"agent.parser: '{self.parser}' is unknown.{did_you_mean(self.parser, PARSERS)}")
-        if self.program not in ("initial", "random", "parametric"):
-            raise ConfigError(f"agent.program: one of initial, random, parametric is needed, found '{self.program}'")
+        check_program(self.program)
         if self.provider is not None and not self.model and not self.provider.models:
             raise ConfigError(
                 "agent.model: is empty; name the one model that requests to agent.provider may name, agent.model=..."
