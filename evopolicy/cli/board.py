@@ -52,7 +52,8 @@ class CellState:
         """By what and for how long; '' where it is not."""
         if self.waiting is None or self.status != "running":
             return ""
-        return f"{clean(self.waiting.what, 400)}, for {duration(time.time() - self.waiting.since)}"
+        seconds = time.time() - self.waiting.since
+        return clean(self.waiting.what, 400) + (f", for {duration(seconds)}" if seconds >= 1 else "")
 
     @property
     def seconds(self) -> float | None:

@@ -51,6 +51,7 @@ from evopolicy.kernel.ports import (
 from evopolicy.kernel.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.secrets import NO_SECRETS, Masker
 from evopolicy.kernel.served import Served
+from evopolicy.kernel.stream import INVOCATION
 
 OUTPUT_BYTES = 256 << 20
 
@@ -335,7 +336,7 @@ def _note(plan: AgentPlan, start: _Start, logs: Path) -> None:
         "logins": sorted(start.logins),
     }
     text = json.dumps(start.mask.value(shown), indent=2)
-    write_durably(logs / "invocation.json", text.encode() + b"\n")
+    write_durably(logs / INVOCATION, text.encode() + b"\n")
 
 
 def _noted(logs: Path) -> tuple[list[str], list[str], list[str]] | None:
@@ -344,7 +345,7 @@ def _noted(logs: Path) -> tuple[list[str], list[str], list[str]] | None:
     A note of another form, or globs that lead elsewhere, are as none.
     """
     try:
-        noted = json.loads((logs / "invocation.json").read_bytes())
+        noted = json.loads((logs / INVOCATION).read_bytes())
         collected, logins = noted["collect"], noted.get("logins", noted["home"])
         agent_home.checked_globs([*collected, *logins])
         return list(collected), list(logins), [] if noted["isolation"] == "bubblewrap" else list(logins)

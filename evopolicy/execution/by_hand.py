@@ -11,7 +11,7 @@ from typing import Any
 from evopolicy.kernel.durable import make_folder, write_durably
 from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.kernel.served import Served
-from evopolicy.kernel.stream import STDOUT
+from evopolicy.kernel.stream import INVOCATION, STDOUT
 
 
 class ByHand:
@@ -33,7 +33,7 @@ class ByHand:
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:  # noqa: ARG002
         make_folder(site.logs)
         note: dict[str, Any] = {"argv": [], "isolation": self.isolation, "by_hand": True, "collect": [], "home": []}
-        write_durably(site.logs / "invocation.json", json.dumps(note, indent=2).encode() + b"\n")
+        write_durably(site.logs / INVOCATION, json.dumps(note, indent=2).encode() + b"\n")
         for name in ("stderr.log", STDOUT):  # there as of any attempt that began, and empty
             write_durably(site.logs / name, b"")
         return Person()

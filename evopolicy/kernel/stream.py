@@ -28,6 +28,8 @@ _SHORT = 32
 STDOUT, TIMES, TRANSCRIPT = "stdout.log", "stdout.times", TRANSCRIPT_FORMAT.name
 PROXY_LOG = PROXY_FORMAT.name
 """What the Host's proxy passed on in an attempt, a request a line."""
+INVOCATION = "invocation.json"
+"""What was started in an attempt, or that nothing was."""
 _ATTEMPT = re.compile(r"attempt-([1-9]\d{0,5})")
 _ANSWERED = re.compile(r'\\?"submission\\?": ?(\d{1,9})(?!\d)')
 

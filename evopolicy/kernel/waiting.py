@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from typing import Any
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.failures import PROVIDER
 from evopolicy.kernel.journal import JOURNAL
-from evopolicy.kernel.received import open_part
-from evopolicy.kernel.stream import PROXY_LOG, STDOUT, attempts_in
+from evopolicy.kernel.received import open_part, read_part
+from evopolicy.kernel.stream import INVOCATION, PROXY_LOG, STDOUT, attempts_in
 from evopolicy.kernel.versioned import parse_object
 
 SILENT_SECONDS = 120.0
@@ -48,6 +49,9 @@ def waiting(run: Path, now: float) -> Waiting | None:
 
 
 def _of_attempt(run: Path, logs: str, moved: float, now: float) -> Waiting | None:
+    if _by_hand(run, logs):
+        command = Path(sys.executable).with_name("evopolicy-session")
+        return Waiting(f"it is a person's turn: cd {run / 'workspace'}; read TASK.md; {command} status", moved)
     first: dict[str, Any] = {}
     latest: dict[str, Any] = {}
     for name in _SIGNS:
@@ -68,6 +72,12 @@ def _of_attempt(run: Path, logs: str, moved: float, now: float) -> Waiting | Non
     if now - moved >= SILENT_SECONDS:
         return Waiting("nothing is heard of its agent or its provider", moved)
     return None
+
+
+def _by_hand(run: Path, logs: str) -> bool:
+    with suppress(FileNotFoundError):
+        return parse_object(read_part(run, f"{logs}/{INVOCATION}", _TAIL)).get("by_hand") is True
+    return False
 
 
 def _tail(run: Path, name: str, *, parsed: bool = True) -> tuple[list[dict[str, Any]], float]:

@@ -53,3 +53,10 @@ def test_what_is_no_run_or_no_json_is_no_news(tmp_path: Path) -> None:
     run(tmp_path, STARTED)
     (tmp_path / "agent" / "attempt-1" / "proxy.jsonl").write_text('[1]\n{"status": ')
     assert waiting(tmp_path, NOW) is None
+
+
+def test_a_person_is_told_where_to_work_at_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, STARTED)
+    (folder / "agent" / "attempt-1" / "invocation.json").write_text('{"by_hand": true}')
+    told = waiting(folder, NOW)
+    assert told is not None and f"cd {folder / 'workspace'}; read TASK.md" in told.what

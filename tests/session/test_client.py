@@ -18,8 +18,9 @@ from evopolicy.kernel.errors import Refused
 from evopolicy.session import client
 
 
-def test_file_is_python_3_8_and_imports_only_the_standard_library() -> None:
-    tree = ast.parse(Path(client.__file__).read_text(), feature_version=(3, 8))
+@pytest.mark.parametrize("name", ["client.py", *client.BESIDE])
+def test_file_is_python_3_8_and_imports_only_the_standard_library(name: str) -> None:
+    tree = ast.parse(Path(client.__file__).with_name(name).read_text(), feature_version=(3, 8))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
