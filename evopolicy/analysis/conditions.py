@@ -26,12 +26,13 @@ CONDITIONS: Mapping[str, str] = {
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "isolation": ("execution",),
-    "parameters": ("benchmark",),
+    "parameters": (),
     "pool": ("pool", "protocol"),
     "budget": ("budget", "protocol"),
     "selection": ("selection", "protocol"),
 }
-"""Config groups that set a condition: swept, its difference is part of the entry's name and so was asked for."""
+"""Config groups that set a condition: swept, its difference is part of the entry's name and so was asked for. None for
+the Benchmark's: an Episode of 20 steps and one of 50 are no ranks of one task."""
 
 IDENTITY: tuple[str, ...] = ("agent", "prompt", "feedback", "session", "execution", "versions")
 """Groups of the settings that make a cell what it is beside its conditions: the Runs of one entry have the same."""

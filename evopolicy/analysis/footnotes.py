@@ -103,7 +103,9 @@ _WORDS = {
 
 
 def _reason(score: CellScore) -> str:
-    return ", ".join(_WORDS.get(word, word) for word in score.reason.split(", "))
+    words, _, detail = score.reason.partition(": ")
+    said = ", ".join(_WORDS.get(word, word) for word in words.split(", "))
+    return f"{said}: {detail}" if detail else said
 
 
 def _errors(cells: Sequence[TableCell]) -> Iterator[str]:

@@ -111,10 +111,10 @@ def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
         if cell and cell.status == "running":
             return "running", "still running"
         ended = f" (the agent ended: {run.state.agent_ended})" if run.state.agent_ended else ""
-        return "unfinished", f"has no held-out result yet{ended}"
-    reasons = ", ".join(result.reasons)
+        fault = f": {run.state.fault}" if run.state.fault else ""
+        return "unfinished", f"has no held-out result yet{ended}{fault}"
     if not run.valid:
-        return "invalid", reasons or "marked invalid"
+        return "invalid", run.state.told(result.reasons) or "marked invalid"
     if result.assessment is None:
         return "invalid", "ended without Assessment"
     noted = [*result.reasons, *(["open_network"] if run.record.agent_network == "open" else [])]

@@ -116,7 +116,11 @@ def _run(job: Job) -> CellOutcome:
 def outcome_of(run: Run) -> CellOutcome:
     """The outcome of a Run that has ended."""
     measured = run.result.assessment
-    error = "" if run.valid else f"the Run is left out of tables: {', '.join(run.result.reasons) or 'it has not ended'}"
+    error = (
+        ""
+        if run.valid
+        else f"the Run is left out of tables: {run.state.told(run.result.reasons) or 'it has not ended'}"
+    )
     return CellOutcome(
         "finished" if run.valid else "failed",
         error,

@@ -184,7 +184,7 @@ def print_run(run: Run, at: str, *, tracked: bool) -> None:
     for name, value in agent_lines(run):
         print(f"  {name:<15} {value}")
     if not run.valid:
-        print(f"  NOT VALID       {', '.join(run.result.reasons)}")
+        print(f"  NOT VALID       {clean(run.state.told(run.result.reasons))}")
     print(f"  record          {run.folder}")
     if tracked:
         print(f"\nIn MLflow: evopolicy ui{at}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,12 +12,15 @@ import msgspec
 from evopolicy.kernel.budget import MAX_SUBMISSIONS, MAX_UNITS, Account, Budget
 from evopolicy.kernel.errors import RecordError, Refused
 from evopolicy.kernel.events import check_event
+from evopolicy.kernel.failures import ENGINE_FAULT
 from evopolicy.kernel.journal import Event, Journal
 from evopolicy.kernel.pool import parse_selector, selected_units
 from evopolicy.kernel.selection import Measurement
 
 MAX_STEPS = 60_000
 """Events of a journal that change something: each Submission has two."""
+_TOLD = 300
+"""Characters of a fault that a reader is told beside the word for it."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class RunState:
     """Handed off; None before the handoff."""
     handoff_reasons: tuple[str, ...] = ()
     refusals: int = 0
+    fault: str = ""
+    """What kept Validation or Assessment from an end, the last time."""
     results: Mapping[str, ResultState] = field(default_factory=dict)
 
     @property
@@ -121,6 +126,12 @@ class RunState:
     def pending(self) -> SubmissionState | None:
         """A Submission that was charged and has no outcome yet."""
         return next((s for s in self.submissions if s.status == "running"), None)
+
+    def told(self, reasons: Sequence[str]) -> str:
+        """`reasons` of a result for a reader: 'wall_time, engine_fault: Episode 0: environment fault: ...'."""
+        words = ", ".join(sorted(reasons, key=lambda word: word == ENGINE_FAULT))
+        failed = next((s.reason for s in self.submissions if s.status == "failed" and s.reason), "")
+        return f"{words}: {failed[:_TOLD]}" if failed and ENGINE_FAULT in reasons else words
 
     def account(self, budget: Budget, pool_size: int) -> Account:
         units = sum(len(s.indices) for s in self.submissions)
@@ -329,7 +340,7 @@ _STEPS: dict[str, Callable[[RunState, Event], RunState]] = {
     "validated": _validated,
     "selected": _selected,
     "assessed": _assessed,
-    "fault": _unchanged,
+    "fault": lambda state, event: replace(state, fault=str(event.get("message", ""))[:_TOLD]),
     "ended": _ended,
 }
 """What each journal event does. The write order and content are in session.py and run.py."""

@@ -179,7 +179,7 @@ def _tags(record: RunRecord, state: RunState, result: ResultState, events: Seque
         "terminal_reason": state.agent_ended,
         "valid": "" if result.valid is None else str(result.valid).lower(),
         "error": "",
-        "reasons": ", ".join(dict.fromkeys((*state.handoff_reasons, *result.reasons))),
+        "reasons": state.told(tuple(dict.fromkeys((*state.handoff_reasons, *result.reasons)))),
         **_agent_tags(record, state, events),
         **{f"version.{name}": str(version) for name, version in record.versions.items()},
         "mlflow.note.content": f"{_note(result)} {_spent(state)}".strip(),

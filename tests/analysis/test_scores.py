@@ -183,6 +183,15 @@ def test_a_swept_difference_is_asked_for(lay_run: Lay, outputs: Path, condition:
     assert check_comparable(find_runs(outputs)) == []
 
 
+def test_two_tasks_of_one_name_are_not_ranked_together_even_where_that_was_swept(lay_run: Lay, outputs: Path) -> None:
+    """A sweep of benchmark.max_steps ranked Episodes of 20 steps below those of 50."""
+    lay_run("ada", "cartpole", axes={"benchmark.max_steps": "20"})
+    lay_run("ada", "cartpole", tag="other", **{**OTHER["parameters"], "axes": {"benchmark.max_steps": "50"}})
+
+    with pytest.raises(RecordError, match="Benchmark parameters on cartpole"):
+        check_comparable(find_runs(outputs))
+
+
 def test_a_difference_within_one_value_of_a_swept_axis_is_refused(lay_run: Lay, outputs: Path) -> None:
     lay_run("ada", "cartpole", axes={"protocol": "one"})
     lay_run("bob", "cartpole", axes={"protocol": "one"}, **OTHER["budget"])

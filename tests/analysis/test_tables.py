@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from evopolicy.analysis import entry_ranks, find_runs, published_scores, rank_table
+from evopolicy.analysis.footnotes import _reason
 from evopolicy.analysis.published import FAMILIES, NOTE
+from evopolicy.analysis.scores import CellScore
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.record import BenchmarkIdentity
 from evopolicy.kernel.sweep import Cell
@@ -152,6 +154,15 @@ def test_invalid_and_unreadable_runs_are_left_out_and_named(lay_run: Lay, lay_sw
     assert "Invalid Runs left out: bob on cartpole, seed 0 (its provider failed)." in table.notes
     assert "Runs that cannot be read: eve on cartpole, seed 0" in notes(table)
     assert table.entries[0].rank_score == 1.0
+
+
+def test_a_fault_is_told_with_what_was_said_of_it() -> None:
+    """That a reward was no number stood in the journal alone."""
+    fault = "open_network, engine_fault: Episode 0: environment fault: the reward nan, found"
+    said = _reason(CellScore("ada", "cartpole", 0, "invalid", reason=fault))
+    assert said.endswith(
+        "network, a Submission met an engine fault: Episode 0: environment fault: the reward nan, found"
+    )
 
 
 def test_a_run_that_published_nothing_counts_and_is_flagged(lay_run: Lay, outputs: Path) -> None:

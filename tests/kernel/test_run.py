@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from evopolicy.analysis.scores import run_status
 from evopolicy.kernel.benchmark import BenchmarkSpec
 from evopolicy.kernel.errors import AgentError, ExecutionError, RecordError
 from evopolicy.kernel.evaluation import Fault
@@ -258,6 +259,8 @@ def test_row_fault_that_stays__submission_fails_run_goes_on_and_is_marked(tmp_pa
     assert [s.units_used for s in finished.state.submissions] == [3, 6]
     assert finished.state.candidates == (1,)
     assert (finished.finished, finished.valid, finished.result.reasons) == (True, False, ("engine_fault",))
+    said = finished.state.told(("engine_fault", "wall_time"))
+    assert said == "wall_time, engine_fault: 1 of the Episodes faulted 2 times; Episode 4: engine fault: x"
     assert finished.result.assessment is not None
     tried = [seed for _, seed in made.executor.ran if seed == broken]
     assert len(tried) == 1 + made.episode_retries
@@ -488,6 +491,7 @@ def test_row_fault_in_validation_or_assessment__resumable_never_partial_then_com
         run(made.plan())
     halted = load_run(made.folder)
     assert not halted.finished
+    assert "environment fault: x" in run_status(halted)[1]
     assert names(made.folder)[-1] == "fault"
     assert halted.result.assessment is None
     made.executor.fault = lambda *_: None

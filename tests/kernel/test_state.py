@@ -43,11 +43,14 @@ def test_nothing_is_an_open_session() -> None:
     [
         ("resumed", {"result": "r"}),
         ("evicted", {"artifacts": []}),
-        ("fault", {"where": "validation", "program": P, "message": "m"}),
     ],
 )
 def test_what_only_tells_changes_nothing(event: tuple[str, dict[str, Any]]) -> None:
     assert state(event) == RunState()
+
+
+def test_what_kept_validation_from_an_end_is_told() -> None:
+    assert state(("fault", {"where": "validation", "program": P, "message": "m"})) == RunState(fault="m")
 
 
 def test_a_run_began_when_its_journal_was_opened() -> None:
