@@ -92,7 +92,8 @@ def story(tmp_path: Path) -> Path:
 def test_a_run_shows_its_result_submissions_changes_feedback_and_transcript(story: Path) -> None:
     page = Page(page_of(story))
     for words in (
-        "ada on cartpole, seed 0", "valid", "2 ± 0.5774", "Submission 2, by validation mean", "first", "parametric",
+        "ada on cartpole, seed 0", "valid", "2.00", "standard error 0.58 over 3 Episodes",
+        "Submission 2, by validation mean", "first", "parametric",
         "new best", "selected", "-gain = 1", "+gain = 2", "the engine was lost", "I read the task.", "cat TASK.md",
         "no such file", "failed", "It is good enough.", "What else could help?", "led to Submission 1", "$0.42",
         "12,000", "family/Cartpole-v1", "landlock",
@@ -317,6 +318,18 @@ def test_steps_go_to_the_submission_they_led_to(story: Path) -> None:
     assert [step.text for step in after] == ["It is good enough."]
 
 
+def test_new_numbers_in_a_file_are_an_edit_with_the_lines_of_its_card(tmp_path: Path) -> None:
+    code = {"policy.py": "gain = 1\n"}
+    numbers = [json.dumps({"gain": gain, "kept": 0}, indent=1) + "\n" for gain in (1, 2)]
+    sent = [Sent({**code, "params.json": numbers[n]}, 5.0 + n) for n in (0, 1)]
+    text = Page(page_of(lay(tmp_path, [*sent, sent[1]], selected=2))).text
+    assert re.search(r"parametric[^+]*\+1 −1", text)
+    assert re.search(r"retest[^+−]*none", text)
+    assert "Changes against Submission 1: +1 −1" in text
+    assert "Changes against Submission 2: none" in text
+    assert "+0 −0" not in text
+
+
 # --- several Runs ------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +350,24 @@ def test_a_sweep_shows_ranks_and_every_number_links_to_its_run(
     assert "ada on acrobot, seed 0: failed." in page.text
     assert page.open == []
     assert all(later <= before + 1 for before, later in zip(page.headings, page.headings[1:], strict=False))
+
+
+def test_a_sweep_says_what_it_was_measured_under_and_means_one_thing_by_an_error(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    for label, base in (("ada", -1149.0), ("bob", -1300.5)):
+        for seed in range(3):
+            numpy = "2.0" if seed else "2.1"
+            lay_run(label, "cartpole", seed, [base + 14 * seed, base + 14 * seed + 30], versions={"numpy": numpy})
+    found = find_runs(tmp_path / "outputs")
+    text = Page(render_sweep(gather_sweep(found, "Runs", allow=["versions"]))).text
+    for words in (
+        "Policies landlock, agent landlock", "not the paper's: pool", "4 Submissions, 8 units, allow_early",
+        "derived, seed 0, 16/4/8 Episodes", "validation_mean", "1970-01-01 00:00 UTC", "numpy", "2.1; 2.0",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "−1120 ± 8" in text and "−1272 ± 8" in text
+    assert text.count("±") == 3 and "± is one standard error over 3 seeds" in text
 
 
 def test_runs_that_may_not_be_compared_are_listed_without_ranks(lay_run: Callable[..., Path], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.edits import edit_frame, phase_frame
 from evopolicy.analysis.load import Found, load_frames, read_episodes
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SubmissionPart, SweepPart
-from evopolicy.analysis.scores import cell_scores, planned_cell, run_status
+from evopolicy.analysis.scores import cell_scores, mixed_names, planned_cell, run_status
 from evopolicy.analysis.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.tables import rank_table
 from evopolicy.kernel.errors import RecordError
@@ -50,6 +50,8 @@ def gather_sweep(
 ) -> SweepPart:
     """Several Runs with their comparison and an outline of each."""
     cells = cell_scores(found)
+    names = mixed_names(cells)  # as the table calls them
+    cells = [replace(cell, entry=names.get(cell.entry, cell.entry)) for cell in cells]
     table, refusal = None, ""
     try:
         table = rank_table(found, allow=allow)
@@ -58,6 +60,7 @@ def gather_sweep(
     runs = []
     for number, run in enumerate(found):
         part = _outline(run, found)
+        part = replace(part, entry=names.get(part.entry, part.entry))
         selected = run.result.selected
         if selected is not None and number < limits.runs:
             part = replace(part, final=read_changes(run, run.record.initial_program, selected))
@@ -70,7 +73,7 @@ def _outline(run: Run, found: Found) -> RunPart:
     cell = planned_cell(run, found.cells)
     status, reason = run_status(run, cell)
     frames = load_frames(Found((run,)))
-    edits = edit_frame(frames)
+    edits = edit_frame(frames, data_edits=True)  # as the diffs beside it, which show every file
     by_number = {row["submission"]: row for row in rows_of(edits)}
     rows = [{**row, **by_number.get(row["submission"], {})} for row in rows_of(frames.submissions)]
     notes = tuple(row["reason"] for row in rows_of(frames.gaps) if row["reason"])

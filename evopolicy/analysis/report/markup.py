@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeAlias
 
+from evopolicy.analysis.sheet import fitting, rounded
 from evopolicy.kernel.shown import plural as plural
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -140,7 +141,20 @@ def number(value: float | None) -> str:
     if value is None or value != value:
         return "–"
     value += 0.0  # there is no -0 in a table
-    return f"{value:,.0f}" if abs(value) >= 10_000 and abs(value) < 1e15 else f"{value:.4g}".replace("-", "−")
+    return minus(f"{value:,.0f}" if abs(value) >= 10_000 and abs(value) < 1e15 else f"{value:.4g}")
+
+
+def minus(text: str) -> str:
+    """A number with a minus sign for its hyphens."""
+    return text.replace("-", "−")
+
+
+def with_error(mean: float, error: float | None) -> tuple[str, str]:
+    """A mean and its standard error with the digits that the error leaves the mean, as tables have them."""
+    if not error:
+        return number(mean), number(error)
+    decimals = fitting([mean], error)
+    return minus(rounded(mean, decimals)), rounded(error, decimals)
 
 
 def size(count: int) -> str:

@@ -21,13 +21,15 @@ from evopolicy.analysis.report.markup import (
     plural,
     table,
     tag,
+    with_error,
 )
 from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.shape import Limits, RunPart
-from evopolicy.analysis.report.submission import marks, submission
+from evopolicy.analysis.report.submission import changed_lines, marks, submission
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
 from evopolicy.analysis.scores import wall_seconds
 from evopolicy.kernel.record import RunRecord
+from evopolicy.kernel.selection import Measurement
 
 _STATUS = {"done": "good", "invalid": "bad", "failed": "bad"}
 _CONFIG_CHARACTERS = 40_000
@@ -106,8 +108,8 @@ def header(part: RunPart, title: str) -> Html:
     tiles: list[tuple[str, Child, str]] = [
         (
             "held-out mean",
-            f"{number(measured.mean)} ± {number(measured.standard_error)}" if measured else "–",
-            f"{plural(measured.episodes, 'Episode')}, {measured.failed} failed" if measured else "not measured yet",
+            with_error(measured.mean, measured.standard_error)[0] if measured else "–",
+            f"{_over(measured)}, {measured.failed} failed" if measured else "not measured yet",
         ),
         ("Validation of the selected", number(chosen.mean if chosen else None), _chosen(part)),
         ("best training score", number(best), f"of {plural(len(state.published), 'published Submission')}"),
@@ -212,7 +214,9 @@ def overview(part: RunPart, anchor: str = "", limit: int = 400) -> Html | None:
     for place, row in enumerate(part.rows[:limit]):
         number_ = str(row["submission"])
         linked = anchor and place < len(part.submissions)
-        lines = f"+{row['lines_added']} −{row['lines_removed']}" if row.get("lines_added") is not None else "–"
+        lines = f"+{row['lines_added']:,} −{row['lines_removed']:,}" if row.get("lines_added") is not None else "–"
+        if place < len(part.submissions):
+            lines = changed_lines(part.submissions[place].changes) or "–"
         if _is_selected(part, row):
             marked.append(place)
         link = tag("a", number_, aria_label=f"Submission {number_}", href=f"#{anchor}{number_}") if linked else number_
@@ -251,19 +255,19 @@ def selection(part: RunPart) -> Html:
     for place, one in enumerate(part.candidates):
         if one["selected"]:
             marked.append(place)
-        error = one["validation_se"]
-        mean = number(one["validation_mean"]) + (f" ± {number(error)}" if error is not None else "")
+        measured = one["validation_mean"]
+        means = with_error(measured, one["validation_se"]) if measured is not None else ("–", "–")
         failed = "–" if one["validation_failed"] is None else str(one["validation_failed"])
         rows.append([
-            f"{one['submission']}", tag("code", one["program"][:12]), number(one["training_score"]), mean, failed,
+            f"{one['submission']}", tag("code", one["program"][:12]), number(one["training_score"]), *means, failed,
             "–" if one["named"] is None else str(one["named"] + 1),
             tag("span", "selected", class_="mark chosen") if one["selected"] else "",
         ])  # fmt: skip
-    header = ["Submission", "Program", "training", "Validation", "failed", "agent's order", ""]
+    header = ["Submission", "Program", "training", "Validation", "standard error", "failed", "agent's order", ""]
     ties = record.selection.tie_break.replace("_", " ")
     return join(
         tag("p", f"{plural(len(rows), 'candidate')}; {_chosen(part)}; ties by {ties}."),
-        table(f"Candidates, selected by {rule}", header, rows, left=(0, 1, 6), marked=marked),
+        table(f"Candidates, selected by {rule}", header, rows, left=(0, 1, 7), marked=marked),
     )
 
 
@@ -272,11 +276,8 @@ def heldout(part: RunPart) -> list[Html | None]:
     measured = part.run.result.assessment
     if measured is None:
         return [tag("p", "The selected Program has not been measured on held-out Episodes.")]
-    error = f" ± {number(measured.standard_error)}" if measured.standard_error is not None else ""
-    words = (
-        f"Mean {number(measured.mean)}{error} (standard error) over {plural(measured.episodes, 'Episode')} "
-        f"the agent never saw; in {measured.failed} the Policy failed."
-    )
+    mean = with_error(measured.mean, measured.standard_error)[0]
+    words = f"Mean {mean}, {_over(measured)} the agent never saw; in {measured.failed} the Policy failed."
     if not part.heldout:
         return [tag("p", words), tag("p", "The single Episodes are not there any more.", class_="cut")]
     scores = [one.score for one in part.heldout]
@@ -293,6 +294,14 @@ def heldout(part: RunPart) -> list[Html | None]:
         drawing.episode_points(scores, lost, measured.mean, measured.standard_error),
         fold("Every Episode", listed, tag("p", f"{plural(more, 'Episode')} left out", class_="cut") if more else None),
     ]
+
+
+def _over(measured: Measurement) -> str:
+    """`standard error 0.58 over 3 Episodes`."""
+    episodes = plural(measured.episodes, "Episode")
+    if measured.standard_error is None:
+        return f"over {episodes}"
+    return f"standard error {with_error(measured.mean, measured.standard_error)[1]} over {episodes}"
 
 
 def usage(part: RunPart) -> Html:

@@ -97,13 +97,11 @@ def _diff_part(part: SubmissionPart, name: str, limits: Limits) -> Html:
 def diff(changes: Changes, limit: int, label: str) -> tuple[Html | str, Html, int]:
     """Words for how much changed, the diff itself and its number of lines. At most `limit` lines are shown."""
     lines = changes.text.split("\n")[:-1]
-    plus = sum(one.startswith("+") and not one.startswith("+++ ") for one in lines)
-    minus = sum(one.startswith("-") and not one.startswith("--- ") for one in lines)
     left_out = [tag("li", tag("code", line(path)), f" {words}") for path, words in list(changes.left_out.items())[:20]]
     if changes.problem:
         return changes.problem, tag("p", changes.problem), 0
     if not lines and not left_out:
-        return "none", tag("p", "The same Program."), 0
+        return changed_lines(changes), tag("p", "The same Program."), 0
     shown = [tag("span", one[:2_000] + ("…" if len(one) > 2_000 else ""), class_=_kind(one)) for one in lines[:limit]]
     lost = max(len(lines) - limit, 0)
     lost_characters = sum(max(len(one) - 2_000, 0) for one in lines[:limit])
@@ -116,10 +114,20 @@ def diff(changes: Changes, limit: int, label: str) -> tuple[Html | str, Html, in
         tag("p", "; ".join(missing), class_="cut") if missing else None,
         tag("ul", *left_out, class_="notes") if left_out else None,
     )
-    words = [f"+{plus:,} −{minus:,}"] if lines else []
+    words = [changed_lines(changes)] if lines else []
     if changes.left_out:
         words.append(f"{plural(len(changes.left_out), 'file')} too large to compare")
     return ", ".join(words), body, len(lines)
+
+
+def changed_lines(changes: Changes) -> str:
+    """`+2 −1` of the whole Program, data files too; `none`, or '' where it is not known."""
+    if not (changes.text or changes.left_out or changes.problem):
+        return "none"
+    lines = changes.text.split("\n")
+    plus = sum(one.startswith("+") and not one.startswith("+++ ") for one in lines)
+    minus = sum(one.startswith("-") and not one.startswith("--- ") for one in lines)
+    return "" if changes.problem else f"+{plus:,} −{minus:,}"
 
 
 def _kind(text: str) -> str | None:

@@ -6,17 +6,36 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 
+from evopolicy.analysis.footnotes import EPISODE_MARK
+from evopolicy.analysis.layout import digits, write
 from evopolicy.analysis.report import drawing
+from evopolicy.analysis.report.conditions import conditions
 from evopolicy.analysis.report.gather import IN_SWEEP
-from evopolicy.analysis.report.markup import Child, Html, duration, fold, join, line, number, plural, table, tag
+from evopolicy.analysis.report.markup import (
+    Child,
+    Html,
+    duration,
+    fold,
+    join,
+    line,
+    minus,
+    number,
+    plural,
+    table,
+    tag,
+    with_error,
+)
 from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.sheet import ESTIMATE_MARK
-from evopolicy.analysis.tables import EntryRank, TableCell
+from evopolicy.analysis.tables import EntryRank
+from evopolicy.analysis.ties import is_above
 
+_ERRORS = ("± ", f"{EPISODE_MARK} ")
+"""How the notes on standard errors begin, which belong below the held-out scores."""
 _Cells = Mapping[tuple[str, str], Sequence[CellScore]]
 
 
@@ -63,7 +82,7 @@ def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
     return document(
         part.title,
         contents,
-        tag("header", tag("h1", line(part.title)), tag("p", words, class_="lead")),
+        tag("header", tag("h1", line(part.title)), tag("p", words, class_="lead"), conditions(part)),
         tag("section", tag("h2", "Ranks"), _ranks(part, places), id="ranks"),
         tag("section", tag("h2", "Held-out scores"), _scores(part, places), _absent(part), id="scores"),
         tag("section", tag("h2", "Best so far"), *_curves(part, places), id="curves"),
@@ -105,7 +124,7 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
         header.append(f"rank score, {line(name, 40)}")
         for row, cells in zip(part.table.entries, rows, strict=True):
             cells.append(_three(part.table.category_scores.get((row.entry, name))))
-    said = [*part.table.notes]
+    said = [note for note in part.table.notes if not note.startswith(_ERRORS)]
     if any(row.entry in guessed and "cost_usd" in row.usage for row in part.table.entries):
         said.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
     notes = [tag("li", line(note, 600)) for note in said]
@@ -148,14 +167,16 @@ def _scores(part: SweepPart, places: _Places) -> Html:
     ]  # fmt: skip
     header = ["Benchmark", *[line(name, 40) for name in places.entries]]
     made = table("Held-out means, each Run's below them", header, rows)
-    return join(made, tag("p", "The best on a Benchmark is bold. ± is a standard error.", class_="soft"))
+    said = [note for note in part.table.notes if note.startswith(_ERRORS)] if part.table else []
+    return join(made, tag("p", line(" ".join(["The best on a Benchmark is bold.", *said]), 600), class_="soft"))
 
 
 def _best(benchmark: str, cells: _Cells, places: _Places) -> set[str]:
     means = {name: _mean(cells.get((name, benchmark), [])) for name in places.entries}
     known = {name: mean for name, mean in means.items() if mean is not None}
-    top = max(known.values(), default=None)
-    return {name for name, mean in known.items() if mean == top and len(known) > 1}
+    if not known or not is_above(max(known.values()), min(known.values())):
+        return set()
+    return {name for name, mean in known.items() if not is_above(max(known.values()), mean)}
 
 
 def _mean(cells: Sequence[CellScore]) -> float | None:
@@ -167,9 +188,16 @@ def _score(cells: Sequence[CellScore], part: SweepPart, places: _Places, best: b
     if not cells:
         return "–"
     mean = _mean(cells)
-    known: TableCell | None = part.table.cells.get((cells[0].entry, cells[0].benchmark)) if part.table else None
-    error = known.standard_error if known else None
-    text = number(mean) + (f" ± {number(error)}" if error is not None and mean is not None else "")
+    known = part.table.cells if part.table else {}
+    cell = known.get((cells[0].entry, cells[0].benchmark))
+    text = number(mean)
+    if cell is not None and mean is not None:
+        decimals = digits([one for (_, benchmark), one in known.items() if benchmark == cells[0].benchmark])
+        text = minus(write(mean, cell, decimals))
+        if cell.standard_error is not None:
+            text += f" ± {write(cell.standard_error, cell, decimals)}"
+            mixed = any(one.error_over == "seeds" for one in known.values())
+            text += EPISODE_MARK if mixed and cell.error_over == "episodes" else ""
     links = [join(_seed(cell, places), " ") for cell in sorted(cells, key=lambda one: one.seed)]
     return join(tag("strong", text) if best else text, tag("small", *links))
 
@@ -244,11 +272,10 @@ def _run(part: RunPart, places: _Places, limits: Limits) -> Html:
     record, measured = part.run.record, part.run.result.assessment
     words, changes, lines = diff(part.final, limits.diff_lines, "From the initial Program to the selected one")
     changed = join("The selected Program", tag("span", f" against the initial one: {words}", class_="soft"))
-    error = f" ± {number(measured.standard_error)}" if measured and measured.standard_error is not None else ""
     head = join(
         tag("h4", f"{record.benchmark.slug}, seed {record.seed} "),
         validity(part),
-        tag("span", f"{number(measured.mean if measured else None)}{error}", class_="score"),
+        tag("span", with_error(measured.mean, measured.standard_error)[0] if measured else "–", class_="score"),
     )
     body = tag(
         "div",
