@@ -25,12 +25,13 @@ from evopolicy.execution import isolation as levels
 from evopolicy.execution.machine import cores as cores
 from evopolicy.execution.machine import machine
 from evopolicy.kernel.benchmark import Benchmark
-from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.errors import ConfigError, wrong_type
 from evopolicy.kernel.logins import Logins
 from evopolicy.kernel.ports import (
     AgentIntegration,
     AgentNetwork,
 )
+from evopolicy.kernel.prices import Price
 from evopolicy.kernel.program import Program, capture
 from evopolicy.kernel.record import (
     SCHEMA,
@@ -80,7 +81,12 @@ def by_hand(agent: Mapping[str, Any]) -> bool:
 def settled(config: RunConfig, *, provided: bool | None = None) -> RunConfig:
     """`config` with all that is left to the Host decided; `provided`: of all agents of a command, else of its own."""
     provided = is_provided(config.agent) if provided is None else provided
-    return replace(config, secret=config.secret.settled(provided=provided))
+    try:
+        price = msgspec.convert(config.agent.get("price"), Price | None)
+    except msgspec.ValidationError as error:
+        raise wrong_type(error, "agent.price") from None
+    prices = config.prices.with_own(str(config.agent.get("model", "")), price)
+    return replace(config, secret=config.secret.settled(provided=provided), prices=prices)
 
 
 def cell_plan(config: RunConfig, *, begun: bool = False) -> CellPlan:

@@ -155,8 +155,8 @@ def _plain(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and value == [SKILL])
 
 
-MACHINE = ("cli", "node", "key_variable", "configuration")
-"""Options that say where things are here: no part of what an agent is."""
+MACHINE = ("cli", "node", "key_variable", "configuration", "price")
+"""Options that say where things are here, or what they cost: no part of what an agent is."""
 LOCAL = dict.fromkeys(AGENTS, MACHINE) | {"chat": (*MACHINE, "request_seconds", "retries", "retry_seconds")}
 BASE = {"base_url": "http://127.0.0.1:9/v1"}
 NEEDED: dict[str, dict[str, Any]] = {"chat": BASE, "opencode": BASE, "command": {"argv": ["true"]}}

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, identity
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports import AgentIdentity, Provider
+from evopolicy.kernel.prices import Price
 
 VERSION_SECONDS = 90.0
 """Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""
@@ -48,6 +49,8 @@ class CodingConfig(AgentConfig):
     """Folder of its configuration to copy into its home (as ~/.codex); '' for a clean one."""
     mcp_servers: Mapping[str, tuple[str, ...]]
     """Command lines of MCP servers, by name; they run inside its sandbox."""
+    price: Price | None
+    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by that list."""
 
     def __post_init__(self) -> None:
         if self.login not in LOGINS:

@@ -50,8 +50,8 @@ def make_config(cls: type[Config], config: AgentConfig | Mapping[str, Any]) -> C
 
 
 def identity(config: AgentConfig) -> AgentIdentity:
-    """What names the agent in cells and tables; every option of its config is in it."""
-    options = {key: value for key, value in asdict(config).items() if key not in ("name", "label", "model")}
+    """What names the agent in cells and tables; every option of its config is in it, but what its model costs."""
+    options = {key: value for key, value in asdict(config).items() if key not in ("name", "label", "model", "price")}
     return AgentIdentity(label=config.label or config.name, name=config.name, model=config.model, options=options)
 
 

@@ -269,6 +269,8 @@ def _totals(entry: str, sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell
     for score in row:
         for key, value in score.usage.items():
             usage[key] = usage.get(key, 0) + value
+    if any(score.usage.get("output_tokens") and "cost_usd" not in score.usage for score in row):
+        usage.pop("cost_usd", None)  # a sum without what is not known is none
     means = {benchmark: cells[entry, benchmark].mean for benchmark in sheet.benchmarks}
     return EntryRank(
         entry=entry,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,9 @@ def agent_lines(run: Run) -> Iterator[tuple[str, str]]:
         yield "tokens", tokens
     if state.usage.get("cost_usd") is not None:
         yield "cost", cost_text(state.usage) + _price_date(run)
+    elif tokens_text(state.usage):
+        model = clean(run.record.agent.model or "its model")
+        yield "cost", f"unknown: prices= has no price of {model}; give it in agent.price"
     if is_unexplained(state.unexplained_tokens, state.usage):
         yield "UNEXPLAINED", f"{state.unexplained_tokens:,} tokens its stream does not tell of"
 
@@ -127,10 +131,11 @@ _KINDS = {
 
 
 def tokens_text(usage: Mapping[str, Any]) -> str:
-    """`1,000 input, 5,000 cached, 1,200 output (300 reasoning)`; '' where the provider does not say."""
+    """`1,000 input, 5,000 cached, 1,200 output (300 reasoning)`; `≈` before an estimate; '' where nobody says."""
     parts = [f"{usage[kind]:,} {word}" for kind, word in _KINDS.items() if usage.get(kind)]
     reasoning = usage.get("reasoning_tokens")
-    return ", ".join(parts) + (f" ({reasoning:,} reasoning)" if parts and reasoning else "")
+    about = "≈ " if parts and usage.get("tokens_are_estimate") else ""
+    return about + ", ".join(parts) + (f" ({reasoning:,} reasoning)" if parts and reasoning else "")
 
 
 def cost_text(usage: Mapping[str, Any]) -> str:
@@ -144,25 +149,42 @@ def _price_date(run: Run) -> str:
     """From which day the prices of an estimate are."""
     prices = run.record.config.get("prices")
     day = prices.get("as_of") if isinstance(prices, Mapping) else None
-    estimate = run.state.usage.get("cost_is_estimate")
+    if not run.state.usage.get("cost_is_estimate"):
+        return ""
+    if run.record.config.get("agent", {}).get("price"):
+        return " (an estimate by agent.price)"
     return (
-        f" (an estimate by prices of {clean(str(day))})" if estimate and day else " (an estimate)" if estimate else ""
+        f" (an estimate by prices of {clean(str(day))}{_age(str(day), run.record.created)})"
+        if day
+        else " (an estimate)"
     )
+
+
+def _age(day: str, ran: float) -> str:
+    """How old a list of prices of `day` was when a Run was made at `ran`, from two months on."""
+    try:
+        days = (date.fromtimestamp(ran) - date.fromisoformat(day[:10])).days
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f", {days // 30} months old then" if days >= 60 else ""
 
 
 def usage_line(states: Iterable[RunState]) -> str:
     """What the agents of several Runs used together, in one line; '' where no provider says."""
     total: dict[str, Any] = {}
-    silent = told = 0
+    silent = told = unpriced = 0
     for state in states:
         total = add_usage(total, state.usage)
         known = bool(tokens_text(state.usage)) or state.usage.get("cost_usd") is not None
         told, silent = told + known, silent + (not known)
+        unpriced += bool(tokens_text(state.usage)) and state.usage.get("cost_usd") is None
     if not told:
         return ""
     parts = [tokens_text(total) and f"{tokens_text(total)} tokens"]
     if total.get("cost_usd") is not None:
-        parts.append(cost_text(total))
+        parts.append(cost_text(total) + (f" and the unknown cost of {plural(unpriced, 'cell')}" if unpriced else ""))
+    elif unpriced:
+        parts.append("cost unknown")
     note = (
         f" ({plural(silent, 'cell')} of {told + silent} not counted: neither the provider nor prices= tell)"
         if silent

@@ -51,7 +51,7 @@ class ProxyLog:
         """Over all attempts, as are the next two."""
         self.tokens = 0
         self.cost_usd = 0.0
-        self._own = dict.fromkeys(_KINDS, 0)
+        self._own: dict[str, Any] = dict.fromkeys(_KINDS, 0)
         self._own_requests = 0
         self._own_cost = 0.0
         self._priced = True

@@ -152,17 +152,20 @@ def attempt_logs(logs: Path, attempt: int) -> Path:
 
 
 def joined_usage(said: Usage, served: Served | None) -> Usage:
-    """What the Host's proxy counted where the provider reported all of it, else the larger of that and what is said.
+    """What the Host's proxy counted where the provider reported all of it, else what is said, else its estimate.
 
-    A stream leaves out what its program never got: answers that broke off, requests of the agent's own. The cost is
-    the program's figure where it says one for the same tokens.
+    A stream leaves out what its program never got: answers that broke off, requests of the agent's own; and one that
+    goes on with a session may count what was before. The cost is the program's figure where it says one for the same
+    tokens, or for fewer.
     """
     if served is None or served.usage.output_tokens is None:
         return said
     served = replace(served, usage=bounded(served.usage))
     counted, told = (all_tokens(msgspec.to_builtins(usage)) for usage in (served.usage, said))
-    merged = msgspec.to_builtins(said if told >= counted or (served.estimated and said.output_tokens) else served.usage)
-    if said.cost_usd is not None:
+    by_stream = told == counted or (served.estimated and said.output_tokens)
+    merged = msgspec.to_builtins(said if by_stream else served.usage)
+    merged["tokens_are_estimate"] = bool(merged["tokens_are_estimate"] or (served.estimated and not by_stream))
+    if said.cost_usd is not None and told <= counted:
         merged |= {"cost_usd": said.cost_usd, "cost_is_estimate": said.cost_is_estimate or told < counted}
     requests = said.requests if served.usage.requests is None else served.usage.requests
     return msgspec.convert({**merged, "requests": requests}, Usage)
@@ -176,7 +179,9 @@ def unexplained(transcript: Transcript, served: Served | None) -> int | None:
     """
     if served is None or served.usage.output_tokens is None:
         return None  # what passes through a tunnel is not counted
-    if transcript.response_ids:
+    more = all_tokens(msgspec.to_builtins(served.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
+    totals_agree = transcript.completed and transcript.usage.output_tokens is not None and more <= 0
+    if transcript.response_ids and not totals_agree:  # a broken answer, or a failed compaction, has an id of its own
         told = set(transcript.response_ids)
         return sum(tokens for response, tokens in served.responses.items() if response not in told)
     if not transcript.completed or transcript.usage.output_tokens is None or served.estimated:
@@ -185,7 +190,6 @@ def unexplained(transcript: Transcript, served: Served | None) -> int | None:
         if spare <= UNTOLD_ANSWERS:
             return None
         return all_tokens(msgspec.to_builtins(served.usage)) * spare // answers
-    more = all_tokens(msgspec.to_builtins(served.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
     return max(0, more)
 
 

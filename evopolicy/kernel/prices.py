@@ -59,6 +59,10 @@ class PriceTable:
         begins = [name for name in self.models if model.startswith((f"{name}-20", f"{name}@20"))]
         return self.models[max(begins, key=len)] if begins else None
 
+    def with_own(self, model: str, price: Price | None) -> PriceTable:
+        """The list with the user's own `price` of `model`, where there is one."""
+        return self if price is None else replace(self, models={**self.models, model.partition("[")[0]: price})
+
     def estimated(self, usage: Usage, model: str) -> Usage:
         """`usage` with a cost: the provider's own where it says one, else by this list and marked as an estimate."""
         price = self.price(model)

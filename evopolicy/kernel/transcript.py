@@ -63,6 +63,8 @@ class Usage:
     cost_usd: float | None = None
     cost_is_estimate: bool = False
     requests: int | None = None
+    tokens_are_estimate: bool = False
+    """Whether some of the tokens are the Host's own estimate, by the length of texts."""
 
 
 TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
@@ -84,6 +86,7 @@ def bounded(usage: Usage) -> Usage:
         **{name: count if type(count) is int and 0 <= count <= MOST else None for name, count in counts.items()},
         cost_usd=float(cost) if known and cost is not None else None,
         cost_is_estimate=usage.cost_is_estimate is True,
+        tokens_are_estimate=usage.tokens_are_estimate is True,
     )
 
 

@@ -205,8 +205,9 @@ def _spent(state: RunState) -> str:
     if not tokens and dollars is None:
         return ""
     about = "about " if state.usage.get("cost_is_estimate") else ""
-    cost = "" if dollars is None else f", {about}${dollars:,.2f}{' (an estimate)' if about else ''}"
-    return f"The agent used {tokens:,} tokens{cost}."
+    cost = ", at an unknown cost" if dollars is None else f", {about}${dollars:,.2f}{' (an estimate)' if about else ''}"
+    guessed = "about " if state.usage.get("tokens_are_estimate") else ""
+    return f"The agent used {guessed}{tokens:,} tokens{cost}."
 
 
 def _note(result: ResultState) -> str:

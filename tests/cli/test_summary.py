@@ -50,7 +50,7 @@ def test_few_tokens_more_are_no_matter(make_run: Callable[..., Run], capsys: Any
     print_run(replace(run, state=replace(run.state, unexplained_tokens=3)), "", tracked=False)
     out = capsys.readouterr().out
     assert "UNEXPLAINED" not in out
-    assert "cost" not in out, "nobody says"
+    assert "cost            unknown: prices= has no price of its model; give it in agent.price" in out
 
 
 def test_a_sweeps_summary_adds_up_what_is_known(make_run: Any, make_record: Any, tmp_path: Path, capsys: Any) -> None:
@@ -67,6 +67,13 @@ def test_a_sweeps_summary_adds_up_what_is_known(make_run: Any, make_record: Any,
         "All agents together: 1,500 output tokens, ≈ $1.25 (1 cell of 3 not counted: neither the provider nor prices="
     )
     assert said in capsys.readouterr().out
+
+
+def test_a_sum_says_what_it_does_not_know_and_what_it_estimates() -> None:
+    known, unknown = {"output_tokens": 1000, "cost_usd": 1.0}, {"output_tokens": 500, "tokens_are_estimate": True}
+    states = [RunState(usage=usage) for usage in (known, unknown)]
+    assert usage_line(states) == "≈ 1,500 output tokens, $1.00 and the unknown cost of 1 cell"
+    assert usage_line(states[1:]) == "≈ 500 output tokens, cost unknown"
 
 
 def test_agents_without_a_provider_are_not_summed_up() -> None:

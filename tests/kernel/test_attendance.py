@@ -75,15 +75,21 @@ def served(trouble: str = "", **usage: Any) -> Served:
     return Served(Usage(**usage), trouble=trouble)  # type: ignore[arg-type]
 
 
-def test_usage_is_what_was_served_and_the_streams_own_where_that_is_more_or_only_estimated() -> None:
+def test_usage_is_what_was_served_and_the_streams_own_where_that_is_only_estimated() -> None:
     proxy = served(input_tokens=10, output_tokens=5, requests=3)
     told = attendance.joined_usage(Usage(input_tokens=9, output_tokens=4, cost_usd=0.1), proxy)
     assert (told.input_tokens, told.output_tokens, told.cost_usd, told.requests) == (10, 5, 0.1, 3)
     assert told.cost_is_estimate, "it is the cost of fewer tokens"
     more = attendance.joined_usage(Usage(input_tokens=19, output_tokens=4, cost_usd=0.1), proxy)
-    assert (more.input_tokens, more.output_tokens, more.cost_is_estimate) == (19, 4, False)
+    assert (more.input_tokens, more.output_tokens, more.cost_usd) == (10, 5, None), (
+        "it counted an earlier attempt's too"
+    )
+    assert not more.tokens_are_estimate
+    same = attendance.joined_usage(Usage(10, 0, 0, 5, 3, cost_usd=0.1), proxy)
+    assert (same.reasoning_tokens, same.cost_usd, same.cost_is_estimate) == (3, 0.1, False)
     guessed = Served(Usage(input_tokens=10, output_tokens=5, requests=3), estimated=True)
     assert attendance.joined_usage(Usage(input_tokens=9, output_tokens=4), guessed).output_tokens == 4
+    assert attendance.joined_usage(Usage(), guessed).tokens_are_estimate
     silent = attendance.joined_usage(Usage(), proxy)
     assert (silent.input_tokens, silent.output_tokens, silent.requests) == (10, 5, 3)
     assert attendance.joined_usage(Usage(output_tokens=1), None) == Usage(output_tokens=1)
@@ -93,7 +99,12 @@ def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_th
     proxy = Served(Usage(input_tokens=100, output_tokens=50), responses={"a": 100, "b": 50})
     whole = Usage(input_tokens=100, output_tokens=50)
     assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy) == 0
-    assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 50
+    assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 0, (
+        "they agree"
+    )
+    less = Usage(input_tokens=80, output_tokens=20)
+    assert attendance.unexplained(Transcript(usage=less, completed=True, response_ids=("a",)), proxy) == 50
+    assert attendance.unexplained(Transcript(usage=whole, response_ids=("a",)), proxy) == 50, "it has no totals"
     assert attendance.unexplained(Transcript(usage=Usage(80, output_tokens=50), completed=True), proxy) == 20
     assert attendance.unexplained(Transcript(usage=whole), proxy) is None, "a stream that was cut says nothing"
     assert attendance.unexplained(Transcript(usage=whole, completed=True), None) is None

@@ -33,6 +33,13 @@ def test_a_dated_snapshot_costs_what_its_model_does_and_a_sibling_does_not() -> 
     assert TABLE.price("m-mini") is None
 
 
+def test_a_users_own_price_goes_before_the_list_and_counts_for_a_model_with_a_longer_window() -> None:
+    own = TABLE.with_own("m[1m]", Price(7.0, 7.0, 7.0, 7.0))
+    assert own.price("m") == own.price("m[1m]") == Price(7.0, 7.0, 7.0, 7.0)
+    assert own.price("m-large") == TABLE.models["m-large"]
+    assert TABLE.with_own("m", None) == TABLE
+
+
 def test_a_price_is_no_negative_number() -> None:
     with pytest.raises(ConfigError, match="prices: cached"):
         Price(1.0, -1.0, 0.0, 0.0)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from evopolicy.agents.config import AgentConfig, at_least
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.prices import Price
 
 _OURS = ("model", "messages", "tools", "stream", "stream_options")
 """Keys of a request that the loop alone sets."""
@@ -60,6 +61,9 @@ class ChatConfig(AgentConfig):
     """New tries of one request after 429, 5xx and broken connections."""
     retry_seconds: float
     """Before the first of them; it doubles with each. A server's Retry-After goes first."""
+
+    price: Price | None
+    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by that list."""
 
     def __post_init__(self) -> None:
         if not self.model:

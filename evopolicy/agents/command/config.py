@@ -9,6 +9,7 @@ from evopolicy.agents.command.parsers import PARSERS
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_program
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.kernel.ports import Provider
+from evopolicy.kernel.prices import Price
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class CommandConfig(AgentConfig):
     """How its output is read: a name in PARSERS; 'text' takes its lines as they are."""
     collect: tuple[str, ...]
     """Globs below its home: files kept, at its end, in the attempt's logs under `home/`."""
+    price: Price | None
+    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by that list."""
     ask_version: bool
     """Run `argv[0] --version` once and keep its first line in the record."""
     program: str

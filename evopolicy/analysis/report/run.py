@@ -309,8 +309,9 @@ def usage(part: RunPart) -> Html:
     state, result = part.run.state, part.run.result
     counted = state.usage
     cost = counted.get("cost_usd")
+    guessed = " (estimate)" if counted.get("tokens_are_estimate") else ""
     pairs: list[tuple[str, Child]] = [
-        (name, f"{counted[key]:,}")
+        (name, f"{counted[key]:,}{guessed if key != 'requests' else ''}")
         for name, key in (
             ("input tokens", "input_tokens"), ("cached tokens", "cached_tokens"),
             ("cache writes", "cache_write_tokens"), ("output tokens", "output_tokens"),
@@ -320,6 +321,8 @@ def usage(part: RunPart) -> Html:
     ]  # fmt: skip
     if isinstance(cost, int | float):
         pairs.append(("cost", f"${cost:,.2f}" + (" (estimate)" if counted.get("cost_is_estimate") else "")))
+    elif any(name != "requests" for name, _ in pairs):
+        pairs.append(("cost", "unknown"))
     if state.unexplained_tokens:
         pairs.append(("unexplained", f"{state.unexplained_tokens:,} tokens"))
     if not pairs:
@@ -329,6 +332,7 @@ def usage(part: RunPart) -> Html:
         ("tool calls", f"{state.tool_calls:,}"),
         ("refusals", f"{state.refusals:,}"),
         ("thinking", duration(state.thinking_seconds)),
+        ("waiting for its provider", duration(state.waiting_seconds)),
         ("evaluating", duration(state.evaluating_seconds)),
         ("Validation", duration(result.wall_seconds.get("validation"))),
         ("held-out", duration(result.wall_seconds.get("assessment"))),

@@ -136,6 +136,8 @@ def _rank_row(row: EntryRank, places: _Places, guessed: bool) -> list[Child]:
         row.usage.get(key, 0) for key in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
     )
     cost = row.usage.get("cost_usd")
+    unknown = "unknown" if tokens else "–"
+    dollars = unknown if cost is None else (ESTIMATE_MARK if guessed else "") + f"${cost:,.2f}"
     score = join(tag("a", _three(row.rank_score), href=f"#{places.group(row.entry)}"), drawing.bar(row.rank_score))
     return [
         tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
@@ -143,7 +145,7 @@ def _rank_row(row: EntryRank, places: _Places, guessed: bool) -> list[Child]:
         score if row.rank_score is not None else "–",
         row.wins, row.top2, f"{row.cells_done} of {row.cells_total}", row.failures,
         f"{row.policy_failures} of {row.episodes}", number(tokens) if tokens else "–",
-        (ESTIMATE_MARK if guessed else "") + f"${cost:,.2f}" if cost is not None else "–", duration(row.wall_seconds),
+        dollars, duration(row.wall_seconds),
     ]  # fmt: skip
 
 
