@@ -198,7 +198,9 @@ def record_of(config: RunConfig, parts: Parts) -> RunRecord:
     key = digest("evopolicy/cell/1", _cell_key(config, parts, secret))
     pool = config.pool
     result = [key, _plain(config.selection), pool.validation, pool.assessment]
-    plain = written(config)
+    # Whoever has the record has the folder: a path of this machine would be of no use to anyone.
+    output = Path(config.output)
+    plain = {**written(config), "output": output.name if output.is_absolute() else config.output}
     return RunRecord(
         schema=SCHEMA,
         key=key,

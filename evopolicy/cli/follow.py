@@ -36,6 +36,14 @@ def tracking_mapping(config: TrackingConfig) -> dict[str, str]:
     return mapping
 
 
+def say_where(mapping: Mapping[str, str]) -> None:
+    """Tell somebody whose environment names another store than the config that the config counts."""
+    from evopolicy.tracking.store import unused_variable
+
+    if mapping and (note := unused_variable(mapping["uri"])):
+        print(note)
+
+
 def written_tracking(mapping: Mapping[str, str]) -> dict[str, str]:
     """`mapping` as a file may hold it."""
     return {key: mask_uri(value) if key == "uri" else value for key, value in mapping.items()}

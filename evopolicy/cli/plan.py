@@ -124,7 +124,7 @@ def _plan_cell(overrides: Sequence[str], value: Mapping[str, Any], provided: boo
     config = config_from({key: inner for key, inner in value.items() if key not in _COMMAND_KEYS})
     config = cells.settled(config, provided=provided)
     plan = cells.cell_plan(config)
-    shown = tuple(mask_override(override) for override in overrides)
+    shown = tuple(mask_override(override) for override in overrides if not override.startswith("output=/"))
     return PlannedCell(shown, config, plan, is_finished(plan.folder, plan.result_key))
 
 

@@ -14,7 +14,7 @@ from evopolicy.build import cores
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.cell import Job
 from evopolicy.cli.display import show
-from evopolicy.cli.follow import Follower, tracking_mapping, written_tracking
+from evopolicy.cli.follow import Follower, say_where, tracking_mapping, written_tracking
 from evopolicy.cli.plan import Command, PlannedCell
 from evopolicy.cli.scheduler import Scheduler, Shares, Task, terminate_as_interrupt
 from evopolicy.cli.schema import LauncherConfig
@@ -51,6 +51,7 @@ def run_sweep(command: Command, name: str, earlier: Sequence[Cell] = ()) -> tupl
     runs this sweep, and RecordError where its folder cannot be written.
     """
     tracking = tracking_mapping(command.cells[0].config.tracking)
+    say_where(tracking)
     with recorded(command, name, earlier) as (board, tasks, changed):
         log = sweep_folder(command.output, name) / "tracker.log"
         follower = Follower(command.output, tracking, log, sweep=name)
@@ -99,6 +100,7 @@ def run_single(command: Command) -> tuple[Run, Follower | None]:
     # What the command needs lies beside the Run's folder, which is set aside where it is run again.
     place, stem = cell.plan.folder.parent, f".{cell.plan.folder.name}"
     tracking = tracking_mapping(cell.config.tracking)
+    say_where(tracking)
     follower = Follower(command.output, tracking, place / f"{stem}.tracker.log", run=str(cell.plan.folder))
     board = Board([_state(cell)])
     scheduler = Scheduler(board, [_task(cell, place, stem, keeps_job=False)], shares(command))

@@ -11,7 +11,7 @@ from evopolicy.cli.text import are, clean, plural
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.seal import is_ours
 from evopolicy.kernel.sweep import Sweep, read_sweep
-from evopolicy.tracking.store import Tracking
+from evopolicy.tracking.store import Tracking, unused_variable
 
 
 def ui(words: Sequence[str]) -> int:
@@ -79,4 +79,7 @@ def known_store(sweep: Sweep, options: Mapping[str, str]) -> Mapping[str, str]:
 def _tracking(options: Mapping[str, str], known: Mapping[str, str]) -> Tracking:
     """What the options say, else what the sweep was logged with."""
     named = {key.partition(".")[2]: value for key, value in options.items() if key in TRACKING}
-    return Tracking.from_mapping({**known, **named})
+    found = Tracking.from_mapping({**known, **named})
+    if "uri" not in named and (note := unused_variable(found.uri)):
+        print(note)
+    return found

@@ -20,6 +20,7 @@ from evopolicy.kernel.durable import move_durably, open_lock
 from evopolicy.kernel.errors import ConfigError, TrackingError
 from evopolicy.kernel.received import is_inside
 from evopolicy.kernel.secrets import MASK, NO_SECRETS, mask_uri
+from evopolicy.tracking.moved import ARTIFACTS_FOLDER, settle
 
 ARTIFACTS = ("standard", "full")
 EXPERIMENT = "evopolicy"
@@ -99,6 +100,17 @@ def resolve_uri(tracking: Tracking, output: Path) -> str:
     return whole_uri(tracking.uri) or sqlite_uri(output.resolve() / "mlflow.db")
 
 
+def unused_variable(uri: str) -> str:
+    """What to tell somebody who sets MLflow's VARIABLE and whose runs go to the output folder; '' where all is well."""
+    given = os.environ.get(VARIABLE, "")
+    if uri or not given:
+        return ""
+    return (
+        f"note: {VARIABLE} is set and not followed: this goes to the output folder's own database;"
+        f" 'tracking.uri=${{oc.env:{VARIABLE}}}' goes to {mask_uri(given)}"
+    )
+
+
 def whole_uri(uri: str) -> str:
     """`uri`, or where a record holds it without its password, what VARIABLE says. Raises ConfigError where it does not.
 
@@ -140,7 +152,7 @@ def connect(tracking: Tracking, output: Path) -> Store:
     Any number of processes may do so at once. Raises TrackingError where it cannot be reached or written.
     """
     uri = resolve_uri(tracking, output)
-    for name in ("mlflow.db", "mlartifacts") if not tracking.uri else ():
+    for name in ("mlflow.db", ARTIFACTS_FOLDER) if not tracking.uri else ():
         if not is_inside(output, output / name):
             raise TrackingError(
                 f"tracking: {output / name} is a link out of its folder; name the store: tracking.uri=URI"
@@ -152,6 +164,8 @@ def connect(tracking: Tracking, output: Path) -> Store:
             if not tracking.uri:
                 _make_whole(output.resolve() / "mlflow.db")
             client = _client(uri, own=not tracking.uri)
+            if not tracking.uri:
+                settle(output.resolve() / "mlflow.db")
             experiment_id = _experiment(client, tracking.experiment, _artifact_root(uri, tracking, output))
     except OSError as error:
         raise TrackingError(f"tracking: {output} cannot be written ({error.strerror}); choose another output") from None
@@ -175,7 +189,10 @@ def open_existing(tracking: Tracking, output: Path) -> tuple[str, Any]:
     if file is not None and not file.is_file():
         raise TrackingError(f"tracking: there is no database {file}; name the store: tracking.uri=URI, or its output=")
     forget_inherited()
-    return uri, _client(uri, own=not tracking.uri)
+    client = _client(uri, own=not tracking.uri)
+    if file is not None and not tracking.uri and is_inside(output, file):
+        settle(file)
+    return uri, client
 
 
 def forget_inherited() -> None:
@@ -273,7 +290,7 @@ def _artifact_root(uri: str, tracking: Tracking, output: Path) -> str | None:
     """A folder beside the records for a database we open ourselves; a server decides for itself."""
     if not is_database(uri):
         return None
-    return (output.resolve() / "mlartifacts" / slug(tracking.experiment)).as_uri()
+    return (output.resolve() / ARTIFACTS_FOLDER / slug(tracking.experiment)).as_uri()
 
 
 def slug(text: str) -> str:

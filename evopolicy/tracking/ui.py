@@ -21,6 +21,7 @@ from urllib.request import urlopen
 from evopolicy.kernel.errors import ConfigError, RecordError, TrackingError, did_you_mean
 from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder
+from evopolicy.tracking.moved import ARTIFACTS_FOLDER
 from evopolicy.tracking.store import QUIET, Store, Tracking, connect, is_database, resolve_uri
 from evopolicy.tracking.views import plain_link, save_views, view_key, view_link
 
@@ -127,7 +128,7 @@ def _server(uri: str, output: Path, port: int) -> Iterator[_Server]:
         **os.environ,
         **QUIET,
         "MLFLOW_BACKEND_STORE_URI": uri,
-        "MLFLOW_DEFAULT_ARTIFACT_ROOT": (output.resolve() / "mlartifacts").as_uri(),
+        "MLFLOW_DEFAULT_ARTIFACT_ROOT": (output.resolve() / ARTIFACTS_FOLDER).as_uri(),
         "MLFLOW_SERVE_ARTIFACTS": "false",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(f"{name}:{port}" for name in names),

@@ -16,7 +16,7 @@ import pytest
 from evopolicy.kernel.errors import ConfigError, TrackingError
 from evopolicy.tracking.download import download
 from evopolicy.tracking.follow import track
-from evopolicy.tracking.store import Store, Tracking, connect, open_existing, resolve_uri
+from evopolicy.tracking.store import Store, Tracking, connect, open_existing, resolve_uri, unused_variable
 
 LOG_FROM_EIGHT_PROCESSES = """
 import os, sys
@@ -89,6 +89,43 @@ def test_the_experiment_is_made_once_and_found_again(store: Store, output: Path)
     experiment = store.client.get_experiment(store.experiment_id)
     assert experiment.name == "evopolicy"
     assert experiment.artifact_location == (output / "mlartifacts" / "evopolicy").as_uri()
+
+
+def test_what_was_logged_lies_where_the_folder_is_when_that_is_moved_or_copied(tmp_path: Path) -> None:
+    """It went on going to the old path, which was made again."""
+    output = tmp_path / "first"
+    store = connect(Tracking(), output)
+    run_id = store.client.create_run(store.experiment_id).info.run_id
+    store.client.log_text(run_id, "1", "first.txt")
+    shutil.copytree(output, tmp_path / "copy")
+    output.rename(tmp_path / "moved % it's")
+    for place in (tmp_path / "moved % it's", tmp_path / "copy"):
+        _, client = open_existing(Tracking(), place)
+        assert [file.path for file in client.list_artifacts(run_id)] == ["first.txt"]
+        again = connect(Tracking(), place)
+        other = again.client.create_run(again.experiment_id).info  # a process remembers where the first one's files are
+        again.client.log_text(other.run_id, place.name, "second.txt")
+        assert [path.read_text() for path in place.rglob("second.txt")] == [place.name]
+        assert _named(place, output) == 0
+    assert not output.exists()
+
+
+def _named(place: Path, former: Path) -> int:
+    """Experiments and runs that still name a former folder."""
+    rows = sqlite3.connect(place / "mlflow.db").execute(
+        "SELECT artifact_location FROM experiments UNION ALL SELECT artifact_uri FROM runs"
+    )
+    return sum(str(former) in row[0] for row in rows)
+
+
+def test_a_variable_that_is_not_followed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
+    assert unused_variable("sqlite:///x.db") == ""
+    said = unused_variable("")
+    assert "is set and not followed" in said and "tracking.uri=${oc.env:MLFLOW_TRACKING_URI}" in said
+    assert "secret" not in said
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert unused_variable("") == ""
 
 
 def test_an_experiment_that_was_deleted_is_named(store: Store, output: Path) -> None:
