@@ -52,7 +52,7 @@ def hangs(tell: Tell, mark: str) -> None:
 
 
 def answers_too_much(_tell: Tell) -> str:
-    return "x" * (1 << 27)
+    return "x" * (1 << 21)
 
 
 def moves(_tell: Tell, folder: str) -> str:

@@ -42,11 +42,14 @@ def test_what_evopolicy_refuses_there_is_refused_here() -> None:
         ("exits_at_once", "its process ended with exit code 7 while it was made"),
         ("aborts", "its process ended with SIGABRT in step 2; it last wrote: the simulator gives up"),
         ("raises", "its process ended with exit code 1 while it was made; it last wrote: RuntimeError: no simulator"),
-        ("answers_too_much", "it answered more than 67108864 bytes while it was started"),
+        ("answers_too_much", "it answered more than 1048576 bytes while it was started"),
         ("writes_what_is_no_answer", "it wrote b'hello' where its answer belongs"),
     ],
 )
-def test_an_end_without_an_answer_is_told_in_one_sentence(name: str, sentence: str) -> None:
+def test_an_end_without_an_answer_is_told_in_one_sentence(
+    name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "LARGEST", 1 << 20)
     with pytest.raises(ExecutionError, match=f"^{re.escape(sentence)}$"):
         call(name)
 

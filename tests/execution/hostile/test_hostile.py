@@ -234,7 +234,7 @@ def test_a_hostile_program_ends_in_its_row(
 def test_a_folder_named_like_a_module_is_not_read_as_one(
     hostile_engine: LocalExecutor, hostile: Callable[[str], Path]
 ) -> None:
-    folder = hostile("leaves_files")
+    folder = hostile("exits")
     (folder / "data.py").mkdir()
     (folder / "data.py" / "numbers.txt").write_text("1 2 3")
     for result in hostile_engine.evaluate(folder, toys.episodes(2)):
