@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evopolicy.analysis.scores import OPEN, CellScore, Status
+from evopolicy.kernel.failures import SAID
 from evopolicy.kernel.shown import plural
 
 if TYPE_CHECKING:
@@ -86,25 +87,9 @@ def _with_reasons(scores: Sequence[CellScore]) -> str:
     return "; ".join(words) + more
 
 
-_WORDS = {
-    "nothing_published": "nothing was published: the initial Program was measured",
-    "provider": "its provider failed",
-    "authentication": "its provider refused the login",
-    "unanswered": "its model did not answer what it was asked",
-    "provider_waits": "its provider failed for a tenth of its wall time or more",
-    "host_killed": "the Host was killed",
-    "failing_paid": "finished Episodes scored less than failure_score, so failing paid",
-    "same_episodes": "every Episode of its task seems to be the same",
-    "engine_fault": "a Submission met an engine fault",
-    "open_network": "its agent had the machine's own network",
-    "not_started": "the agent could not be started",
-}
-"""Reasons of the record, as a reader would say them."""
-
-
 def _reason(score: CellScore) -> str:
     words, _, detail = score.reason.partition(": ")
-    said = ", ".join(_WORDS.get(word, word) for word in words.split(", "))
+    said = ", ".join(SAID.get(word, word) for word in words.split(", "))
     return f"{said}: {detail}" if detail else said
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from evopolicy.cells import is_provided
-from evopolicy.cli.plan import Command, PlannedCell
+from evopolicy.cli.plan import Command, PlannedCell, spoiled
 from evopolicy.cli.sweep import shares, tell_weaker
 from evopolicy.cli.text import clean, duration, plural
 from evopolicy.kernel.errors import EvoPolicyError
@@ -109,7 +109,8 @@ def _rows(cells: Sequence[PlannedCell]) -> str:
     for cell in cells[:_LISTED]:
         plan = cell.plan
         begun = (plan.folder / RECORD).exists()
-        state = "finished, reused" if cell.finished else "begun, goes on" if begun else "new"
+        going = "not valid, run again" if begun and spoiled(cell) else "begun, goes on" if begun else "new"
+        state = "finished, reused" if cell.finished else going
         at_most = f"<={plan.validation_units}" if plan.validation_units else "0"
         rows.append((clean(cell.title, 90), str(plan.units), at_most, str(plan.assessment_units), state))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]

@@ -19,7 +19,7 @@ from evopolicy.cli import compose
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.dry_run import print_plan
 from evopolicy.cli.follow import Follower
-from evopolicy.cli.plan import Command, PlannedCell, default_sweep_name, plan_command
+from evopolicy.cli.plan import Command, PlannedCell, default_sweep_name, plan_command, say_again
 from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_run, print_sweep
 from evopolicy.cli.sweep import output_override, run_single, run_sweep
@@ -81,6 +81,7 @@ class CommandLine:
             raise SystemExit(0)  # a sweeper that asks for more would be given no score to choose by
         if not whole and not self._name:
             _say_direction(master)
+        say_again(command.cells)
         self._settle()
         returned = self._run(command, name)
         return returned if whole else [returned[given.index(tuple(cell))] for cell in overrides]
@@ -173,6 +174,7 @@ def launch_single(config: DictConfig, overrides: Sequence[str]) -> Run | None:
     if command.options.dry_run:
         print_plan(command, "")
         return None
+    say_again(command.cells)
     return finish_single(command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ import msgspec
 from evopolicy import cells
 from evopolicy.cli.axes import swept_axes
 from evopolicy.cli.schema import CommandConfig
+from evopolicy.cli.text import clean
 from evopolicy.config import RunConfig, config_from
+from evopolicy.kernel.attendance import all_tokens
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError
+from evopolicy.kernel.failures import SAID, spoils
 from evopolicy.kernel.record import RECORD, load_run
 from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.values import digest
@@ -144,6 +148,26 @@ def is_finished(folder: Path, result_key: str) -> bool:
         return False
     run = load_run(folder)
     return run.record.result_key == result_key and run.valid
+
+
+def spoiled(cell: PlannedCell) -> str:
+    """Why the ended Run of `cell` does not count and is made again, and what its agent used; '' where it is not."""
+    if cell.finished or not (cell.plan.folder / RECORD).exists():
+        return ""
+    run = load_run(cell.plan.folder)
+    if run.record.result_key != cell.plan.result_key or not run.finished or run.valid:
+        return ""
+    tokens, cost = all_tokens(run.state.usage), run.state.usage.get("cost_usd")
+    used = f", after {tokens:,} tokens" if tokens else ""
+    why = [SAID.get(reason, reason) for reason in run.result.reasons if spoils(reason)]
+    return f"{'; '.join(why) or 'it does not count'}{used}{'' if cost is None else f' and ${cost:,.2f}'}"
+
+
+def say_again(cells: Sequence[PlannedCell]) -> None:
+    """On standard error, which Runs a command makes, and pays for, once more."""
+    for cell in cells:
+        if why := spoiled(cell):
+            print(f"{clean(cell.title)}: is run again, its Run is kept in invalid/ ({clean(why)})", file=sys.stderr)
 
 
 def _options(composed: Sequence[Mapping[str, Any]]) -> CommandConfig:

@@ -14,6 +14,7 @@ from evopolicy.cli.target import write_target
 from evopolicy.cli.text import clean, duration, number, plural, show, text_width
 from evopolicy.kernel.attendance import is_unexplained
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.failures import SAID
 from evopolicy.kernel.record import Run, load_run
 from evopolicy.kernel.state import RunState, add_usage
 from evopolicy.kernel.sweep import sweep_folder
@@ -206,7 +207,10 @@ def print_run(run: Run, at: str, *, tracked: bool) -> None:
     for name, value in agent_lines(run):
         print(f"  {name:<15} {value}")
     if not run.valid:
-        print(f"  NOT VALID       {clean(run.state.told(run.result.reasons))}")
+        words = "; ".join(SAID[reason] for reason in run.result.reasons if reason in SAID)
+        print(f"  NOT VALID       {clean(run.state.told(run.result.reasons))}{f': {words}' if words else ''}")
+        again = ", and pays for its agent again" if tokens_text(state.usage) else ""
+        print(f"  next            the same command runs it again{again}; this one is kept in invalid/")
     print(f"  record          {run.folder}")
     if tracked:
         print(f"\nIn MLflow: evopolicy ui{at}")

@@ -68,7 +68,7 @@ class AgentEnd:
     steps: int
     """Messages in its transcript."""
     turns: int
-    """Of them, the agent's own; where its stream tells of none, the answers its proxy passed on."""
+    """Of them, the agent's own, at most the answers its proxy passed on; where its stream tells of none, those."""
     tool_calls: int
     session_id: str
     """The provider's session, to be resumed."""
@@ -137,11 +137,17 @@ def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> Age
         end.kind,
         attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
         len(transcript.steps),
-        turns(transcript) or (end.seen.answers or 0 if end.seen else 0),  # what says nothing of them was answered
+        _turns(end),
         tool_calls(transcript),
         transcript.session_id,
         unexplained(transcript, served),
     )
+
+
+def _turns(end: Ending) -> int:
+    """Never more than answers of its model: a stream that tells several calls of one answer apart has more messages."""
+    answers = (end.seen.answers if end.seen else None) or 0
+    return min(turns(end.transcript) or answers, answers or turns(end.transcript))
 
 
 HOME = "home"

@@ -49,13 +49,13 @@ class Ending:
 
     @property
     def kind(self) -> ErrorKind:
-        """Why its provider did not answer. A login is refused where the provider has said so."""
+        """Why its provider did not answer: as the proxy saw it, before what its program makes of that."""
         kind, trouble = self.transcript.error_kind, self.served.trouble if self.served else ""
-        if self.seen is not None and kind == "authentication" != trouble:
-            kind = "other"
-        if not self.transcript.completed and kind in ("", "other"):
-            return trouble or kind
-        return kind
+        if kind in ("context", "refusal"):
+            return kind
+        if trouble and not self.transcript.completed and (self.seen is not None or kind in ("", "other")):
+            return trouble
+        return "other" if self.seen is not None and kind == "authentication" else kind
 
     @property
     def unheard(self) -> bool:

@@ -89,6 +89,21 @@ MEANINGS: dict[str, Meaning] = {
     ),
 }
 
+SAID = {
+    "nothing_published": "nothing was published: the initial Program was measured",
+    "provider": "its provider failed",
+    "authentication": "its provider refused the login",
+    "unanswered": "its model did not answer what it was asked",
+    "provider_waits": "its provider failed for a tenth of its wall time or more",
+    "host_killed": "the Host was killed",
+    "failing_paid": "finished Episodes scored less than failure_score, so failing paid",
+    "same_episodes": "every Episode of its task seems to be the same",
+    "engine_fault": "a Submission met an engine fault",
+    "open_network": "its agent had the machine's own network",
+    "not_started": "the agent could not be started",
+}
+"""Reasons of the record, as a reader would say them."""
+
 
 def spoils(reason: str) -> bool:
     """Whether `reason` keeps a Run out of tables. A word that is not in the table is no failure."""

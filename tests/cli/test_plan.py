@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from evopolicy.cli.plan import Command, is_finished, plan_command
+from evopolicy.cli.plan import Command, PlannedCell, is_finished, plan_command, say_again
 from evopolicy.kernel.pool_secret import POOL_SECRET
 from evopolicy.presets import load_config
 
@@ -56,3 +57,14 @@ def test_a_run_is_finished_once_it_ended_and_counts(
     assert is_finished(folder, record.result_key) == finished
     assert not is_finished(folder, "another rule")
     assert not is_finished(tmp_path / "none", record.result_key)
+
+
+def test_a_run_that_does_not_count_is_told_before_it_is_made_and_paid_for_again(
+    records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, record = records.write_run(tmp_path, valid=False), records.a_record()
+    plan: Any = SimpleNamespace(folder=folder, result_key=record.result_key, entry="e", benchmark="cartpole", seed=0)
+    config: Any = None
+    say_again([PlannedCell((), config, plan, finished=False), PlannedCell((), config, plan, finished=True)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is run again, its Run is kept in invalid/ (" in line

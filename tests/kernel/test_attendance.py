@@ -11,10 +11,11 @@ import pytest
 
 from evopolicy.kernel import attendance, stream
 from evopolicy.kernel.clock import BlockedClock
+from evopolicy.kernel.endings import Ending
 from evopolicy.kernel.ports import AgentLimits
 from evopolicy.kernel.served import Served
 from evopolicy.kernel.stream import read_transcript
-from evopolicy.kernel.transcript import Transcript, Usage
+from evopolicy.kernel.transcript import Step, Transcript, Usage
 
 
 class Keeps:
@@ -111,6 +112,16 @@ def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_th
     assert attendance.is_unexplained(20, {"input_tokens": 100, "output_tokens": 50})
     assert not attendance.is_unexplained(2, {"input_tokens": 100, "output_tokens": 50})
     assert not attendance.is_unexplained(None, {})
+
+
+@pytest.mark.parametrize(("steps", "answers", "turns"), [(5, 3, 3), (3, 5, 3), (0, 4, 4), (4, None, 4), (4, 0, 4)])
+def test_parallel_calls_are_one_turn_and_a_stream_without_turns_has_its_answers(
+    steps: int, answers: int | None, turns: int
+) -> None:
+    transcript = Transcript(steps=(Step("agent"),) * steps)
+    proxy = Served(Usage(), answers=answers)
+    end = Ending("exited", 0, transcript, proxy, None, False, False, None, Path("none"))
+    assert attendance._turns(end) == turns
 
 
 @pytest.mark.parametrize(

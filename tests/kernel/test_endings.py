@@ -80,6 +80,7 @@ def test_an_end_is_judged_by_exit_stream_and_proxy_together(
         (error("overload"), asked(0, 0), "unanswered"),
         (error("authentication"), asked(0, 0), "unanswered"),  # so its program says; no provider has
         (Transcript(), asked(0, 3, trouble="other", words="404"), "unanswered"),
+        (error("network"), asked(0, 3, trouble="other", words="404"), "unanswered"),  # as Kimi Code takes it
         (error("overload"), asked(0, 3, trouble="rate_limit"), "provider"),
         (Transcript(completed=True), asked(0, 3, trouble="overload"), "provider"),
         (Transcript(), asked(0, 3), "provider"),  # not a word
@@ -98,7 +99,7 @@ def test_an_agent_whose_model_never_answered_is_no_result_however_it_ended(
     # What asks no model, what has submitted all the same, and what was seen to work was not kept from trying.
     assert MEANINGS[judged(end(reason, replace(transcript, error_kind=""), None))].valid
     for worked in (replace(seen, submitted=True), replace(seen, transcript=replace(transcript, steps=WORKED))):
-        assert judged(worked) != "unanswered"
+        assert not worked.unheard
 
 
 def test_a_limit_that_an_earlier_attempt_has_spent_is_that_limit() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evopolicy.agents import coding
 from evopolicy.agents.codex.config import CodexConfig
+from evopolicy.agents.codex.refused import with_refused
 from evopolicy.agents.codex.stream import read_stream
 from evopolicy.agents.coding import CodingAgent
 from evopolicy.agents.installed import configuration_files, machine, named_files, native_program
@@ -93,7 +94,7 @@ class Codex(CodingAgent):
         )
 
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
-        return read_stream(lines, logs)
+        return with_refused(read_stream(lines, logs), logs)
 
     def _program(self) -> tuple[tuple[str, ...], tuple[Path, ...]]:
         """How it is started here, and what it runs from. Raises AgentError."""

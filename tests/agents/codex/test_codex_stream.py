@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evopolicy.agents.codex.refused import with_refused
 from evopolicy.agents.codex.stream import read_stream
 from evopolicy.kernel.transcript import Transcript, Usage
 
@@ -214,3 +215,35 @@ def test_a_stream_cut_within_a_line_is_not_completed() -> None:
     text = "".join(WELL)[:-20]
     read = read_stream(text.splitlines(keepends=True))
     assert (read.completed, read.malformed_lines) == (False, 1) and len(read.steps) == 5
+
+
+def test_a_command_that_codex_refused_is_told_where_the_agent_asked_for_it_and_once(tmp_path: Path) -> None:
+    def said(kind: str, **more: Any) -> dict[str, Any]:
+        return {"type": "response_item", "payload": {"type": kind, **more}}
+
+    def asked(call: str, command: str, output: str) -> list[dict[str, Any]]:
+        arguments = json.dumps({"cmd": command})
+        return [
+            said("function_call", name="exec_command", call_id=call, arguments=arguments),
+            said("function_call_output", call_id=call, output=output),
+        ]
+
+    no = 'exec_command failed: CreateProcess { message: "Rejected(\\"not permitted\\")" }'
+    words = said("message", role="assistant", content=[{"type": "output_text", "text": "I clean up."}])
+    earlier = asked("call_0", "rm -rf old", no)
+    more = [words, *asked("call_1", "rm -rf junk", no), *asked("call_2", "ls", "exec_command failed: no such file")]
+    for attempt, events in ((1, earlier), (2, [*earlier, *more])):
+        place = tmp_path / f"attempt-{attempt}" / "home" / ".codex" / "sessions"
+        place.mkdir(parents=True)
+        (place / f"rollout-{THREAD}.jsonl").write_text("\n".join(map(json.dumps, events)))
+    stream = lines(STARTED, TURN, item("i1", "agent_message", text="I clean up."), shell("i2", "ls", "a"), ended())
+    read = with_refused(read_stream(stream), tmp_path / "attempt-2")
+    calls = {call.id: call for step in read.steps for call in step.calls}
+    assert list(calls) == ["i2", "call_1"] and len(read.steps) == 1
+    assert (calls["call_1"].arguments, calls["call_1"].failed, calls["call_1"].result) == (
+        {"cmd": "rm -rf junk"},
+        True,
+        no,
+    )
+    first = with_refused(read_stream(lines(STARTED)), tmp_path / "attempt-1")
+    assert [call.id for step in first.steps for call in step.calls] == ["call_0"], "at the end where its words are not"
