@@ -8,13 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / ".ci" / "run"
 TESTS = """
-import pytest
-
 @pytest.mark.parametrize("n", range(4))
 def test_fine(n):
     pass
@@ -28,15 +24,11 @@ def test_of_another_user():
     pass
 """
 SKIPPED = """
-import pytest
-
 @pytest.mark.skipif(True, reason="bubblewrap: the probe says it does not work on this machine")
 def test_in_bubblewrap():
     pass
 """
 ABSENT = """
-import pytest
-
 pytest.importorskip("no_such_package")
 """
 
