@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = ("gymnasium>=1.0", "msgspec>=0.19", "numpy>=2.0", "packaging", "setuptools<81")
+NEEDED = ("gymnasium>=1.0", "msgspec>=0.19", "numpy>=2.0", "packaging", "pygame", "setuptools<81")
 STEPS = 50
 INSTALL_SECONDS, LOOK_SECONDS = 900.0, 900.0
 
@@ -50,7 +50,7 @@ PACKAGES = {
     "highway-env": Package(("highway-env",), "highway_env", ("highway-v0", "parking-v0")),
     "minigrid": Package(("minigrid",), "minigrid", ("MiniGrid-FourRooms-v0", "BabyAI-GoToObj-v0")),
     "minigrid[wfc]": Package(("minigrid[wfc]",), "minigrid", ("MiniGrid-WFC-MazeSimple-v0",)),
-    "pyflyt": Package(("pyflyt",), "PyFlyt.gym_envs", ("PyFlyt/QuadX-Hover-v3", "PyFlyt/Rocket-Landing-v3")),
+    "pyflyt": Package(("pyflyt",), "PyFlyt.gym_envs"),
     "crafter": Package(("crafter",), "crafter"),
     "gymnasium-robotics": Package(
         ("gymnasium-robotics",), "gymnasium_robotics", ("FetchReach-v4", "PointMaze_UMaze-v3")

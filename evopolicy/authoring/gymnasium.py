@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -22,6 +23,7 @@ from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
 from evopolicy.kernel.values import Value
 
 _DESCRIPTION = 6_000
+_WORDS = 300
 
 
 def load(*given: Any, **options: Any) -> GymnasiumBenchmark:
@@ -103,6 +105,14 @@ def _benchmark(asked: Asked, goal: str) -> GymnasiumBenchmark:
     )
 
 
+def said(error: BaseException) -> str:
+    """An error of foreign code in one line; one without words by the line of code that raised it."""
+    words = " ".join(str(error).split())
+    if not words and (frames := traceback.extract_tb(error.__traceback__)):
+        words = f"`{frames[-1].line}` in {Path(frames[-1].filename).name}"
+    return f"{type(error).__name__}: {words[:_WORDS]}" if words else type(error).__name__
+
+
 def slug_of(env_id: str) -> str:
     """`gymnasium-ALE-Pong-v5` of `ale_py:ALE/Pong-v5`: a portable name without the module."""
     name = env_id.rpartition(":")[2]
@@ -122,11 +132,11 @@ def _registration(env_id: str) -> Any:
         hint = near if near.startswith(" Did") else " 'module:Name-v0' imports the module that registers it."
         raise ConfigError(f"benchmark.env_id '{env_id}' is not registered in Gymnasium.{hint}") from error
     except (Exception, SystemExit) as error:  # foreign code may raise anything
-        said, own = f"{type(error).__name__}: {error}", ""
+        words, own = said(error), ""
         if isinstance(error, ModuleNotFoundError) and error.name == module:
-            said, own = str(error), "; one of your own is found from its folder by `python -m evopolicy ...`"
+            words, own = str(error), "; one of your own is found from its folder by `python -m evopolicy ...`"
         raise ConfigError(
-            f"benchmark.env_id '{env_id}': the module '{module}' cannot be imported: {said}{own}"
+            f"benchmark.env_id '{env_id}': the module '{module}' cannot be imported: {words}{own}"
         ) from error
 
 
@@ -185,7 +195,7 @@ def _look(benchmark: GymnasiumBenchmark, env_id: str, tell: Callable[..., None])
     try:
         env = benchmark.open()
     except (Exception, SystemExit) as error:  # foreign code may raise anything
-        raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {said(error)}") from error
     try:
         return seen_of(env, env_id)
     finally:

@@ -17,6 +17,7 @@ WAITED = "provider_waits"
 UNEXPLAINED = "unexplained_requests"
 FAILING_PAID = "failing_paid"
 SAME_EPISODES = "same_episodes"
+INEXACT = "inexact_repeats"
 NOT_STARTED = "not_started"
 HOST_KILLED = "host_killed"
 
@@ -83,6 +84,9 @@ MEANINGS: dict[str, Meaning] = {
     SAME_EPISODES: Meaning(
         False, "", True, "never", "flags a Run on a task of which every Episode seems to be the same"
     ),
+    INEXACT: Meaning(
+        False, "", True, "never", "flags a Run on a task that repeats an Episode only up to the rounding of its numbers"
+    ),
     NOT_STARTED: Meaning(False, "", True, "always", "says what is missing; the Run stays resumable"),
     HOST_KILLED: Meaning(
         False, "", False, "where_it_resumes", "goes on from the journal: no second charge, no lost Submission"
@@ -97,6 +101,7 @@ SAID = {
     "provider_waits": "its provider failed for a tenth of its wall time or more",
     "host_killed": "the Host was killed",
     "failing_paid": "finished Episodes scored less than failure_score, so failing paid",
+    "inexact_repeats": "its task repeats an Episode only up to rounding",
     "same_episodes": "every Episode of its task seems to be the same",
     "engine_fault": "a Submission met an engine fault",
     "open_network": "its agent had the machine's own network",

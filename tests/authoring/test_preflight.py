@@ -17,7 +17,7 @@ from evopolicy.authoring import BenchmarkError, ConfigError
 from evopolicy.authoring.gymnasium import load, seen_apart
 from evopolicy.authoring.preflight import look
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.failures import SAME_EPISODES
+from evopolicy.kernel.failures import INEXACT, SAME_EPISODES
 from evopolicy.kernel.spaces import to_value
 
 ID = "evopolicy-test/Odd-v0"
@@ -26,10 +26,13 @@ ID = "evopolicy-test/Odd-v0"
 class Odd(gymnasium.Env[Any, Any]):
     """Ends after four steps of reward 1; does one thing otherwise than it should."""
 
+    made = 0
+
     def __init__(self, trouble: str = "") -> None:
         self.trouble = trouble
         self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = spaces.Discrete(3)
+        Odd.made += 1
         if trouble == "reseeding":
             np.random.seed(3)  # the same alone; with 1 and 2 workers Episodes met others
         if trouble == "int keys":
@@ -44,6 +47,8 @@ class Odd(gymnasium.Env[Any, Any]):
         self.steps = 0
         if self.trouble == "no file":
             raise FileNotFoundError(2, "No such file or directory", "levels.bin")
+        if self.trouble == "wordless":
+            raise AssertionError
         if self.trouble == "old reset":
             return self._observation()
         return self._observation(), {}
@@ -75,6 +80,7 @@ class Odd(gymnasium.Env[Any, Any]):
             "restless": np.random.random(),
             "reseeding": np.random.random(),
             "chance": self.np_random.random(),
+            "rounding": 1 + 1e-15 * self.made,
         }
         ended: Any = np.zeros(2, bool) if self.trouble == "ends" else self.steps == 4
         info: Any = None if self.trouble == "info" else {}
@@ -111,6 +117,7 @@ def looked(trouble: str = "", failure_score: float = -5.0, **options: Any) -> di
         ("old reset", "reset gave an array of float64 (2,); Gymnasium's API since 0.26 is (observation, info)"),
         ("old step", "step gave a tuple of 4; Gymnasium's API since 0.26 is (observation, reward, terminated,"),
         ("broken", "step raised KeyError: 'no such move'"),
+        ("wordless", "reset raised AssertionError: `raise AssertionError` in test_preflight.py"),
         ("none", "step 1 gave None as reward; one number is needed"),
         ("vector", "step 1 gave an array of float64 (2,) as reward; one number is needed"),
         ("word", "step 1 gave str 'one' as reward; one number is needed"),
@@ -158,6 +165,11 @@ def test_a_failure_that_would_pay_is_refused() -> None:
 def test_a_task_of_which_every_episode_is_the_same_is_remarked_in_its_runs() -> None:
     assert seen_apart(lambda *_: looked(), ID, -5.0).spec.remarks == (SAME_EPISODES,)
     assert seen_apart(lambda *_: looked("chance"), ID, -5.0).spec.remarks == ()
+
+
+def test_a_simulator_that_repeats_itself_but_for_rounding_is_remarked_not_refused() -> None:
+    """gym-xarm: two resets of one seed differ by 2e-16."""
+    assert looked("rounding")["remarks"] == [INEXACT]
 
 
 def test_an_action_that_makes_it_raise_is_the_policys_trouble_where_the_initial_program_passes() -> None:
