@@ -19,7 +19,7 @@ settings.load_profile("no_clock")
 AS_ANOTHER = "root may do what it is about: tests/execution/hostile/test_not_root.py runs it as another user"
 MAY_BE_SKIPPED = {
     re.escape(AS_ANOTHER): "it is run, by another process",
-    r"it installs dozens of packages: asked for by EVOPOLICY_PUBLIC_ENVIRONMENTS=FOLDER": "docs/benchmarks.md has its table",
+    r"it installs dozens of packages: asked for by EVOPOLICY_PUBLIC_ENVIRONMENTS=FOLDER": "see docs/benchmarks.md",
     r"isolation 'none' (keeps no Episode from another one's files|does not hold back '\w+')": "none isolates nothing",
     r"isolation 'landlock': .+": "docs/isolation.md says what Landlock leaves open, and a test holds the two together",
 }
