@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from evopolicy.analysis.columns import rows_of, typed_frame
 from evopolicy.analysis.diagnostics import diagnose
@@ -542,6 +543,14 @@ def test_two_entries_are_drawn_under_two_names_wherever_they_are_named() -> None
     ]
     (legend,) = splits_figure(made_of).legends
     assert [text.get_text() for text in legend.get_texts()] == ["… pool.training=128", "… pool.training=16"]
+
+
+def test_the_smallest_text_is_read_on_a_phone() -> None:
+    """A report draws figures no narrower than 34rem, 544 CSS pixels: 9 of them at the least."""
+    figure = rank_figure(three_entries())
+    figure.draw_without_rendering()
+    shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    assert min(float(text.get_fontsize()) for text in shown) / (figure.get_figwidth() * 72) * 544 >= 8.5
 
 
 def test_an_entry_keeps_its_look_in_every_figure() -> None:

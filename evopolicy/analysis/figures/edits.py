@@ -63,7 +63,7 @@ def edit_size_figure(
         raise RecordError("edits: no two adjacent Submissions with their sources and results; there is nothing to draw")
     drawn = [name for name in names if any(row["entry"] == name for row in counts)]
     most = max(row["known"] for row in counts)
-    rows, columns = grid_of(len(drawn), 3)
+    rows, columns = grid_of(len(drawn), 2)
     height = 3.0 if columns == 1 else 2.0 * rows
     with style(dark) as theme:
         look, titles = looks(names, theme), labels(drawn)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WIDTH = 7.2
 """Inches: a page's text."""
 FORMATS = (".svg", ".png", ".pdf")
-_TITLE, _TEXT, _NOTE = 10.5, 8.5, 7.0
+_TITLE, _TEXT, _NOTE = 11.5, 9.5, 8.5
 """Points."""
 _EDGE = 0.09
 """Inches around everything."""

@@ -121,8 +121,9 @@ figcaption { font-size:.875rem; margin:0 0 .3rem; overflow-wrap:anywhere; }
 img { max-width:100%; height:auto; border-radius:4px; background:#fff; }
 .replays figure:has(details[open]) { grid-column:1/-1; }
 .replays img { border:1px solid var(--rule); display:block; }
-.figures { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr)); gap:1.5rem;
+.figures { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr)); gap:1.5rem;
   align-items:start; }
+.figures img { display:block; min-width:34rem; }
 .small-multiples { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr)); gap:1rem; }
 svg.chart { display:block; width:100%; min-width:34rem; max-width:56rem; height:auto; }
 svg.half { min-width:19rem; max-width:30rem; }

@@ -246,7 +246,7 @@ def _curves(part: SweepPart, places: _Places) -> list[Html | None]:
 
 
 def _figure(figure: Figure) -> Html:
-    """As an image: whatever its own styles are, they stay in it."""
+    """As an image, whose own styles stay in it, in a box that scrolls where the page is too narrow to read it."""
     title = line(figure.title)
     if not figure.svg:
         return tag(
@@ -254,7 +254,8 @@ def _figure(figure: Figure) -> Html:
         )
     dark = tag("source", srcset=_embedded(figure.dark), media="(prefers-color-scheme:dark)") if figure.dark else None
     image = tag("img", src=_embedded(figure.svg), alt=line(figure.text, 600))
-    return tag("figure", tag("figcaption", title), tag("picture", dark, image))
+    box = tag("div", tag("picture", dark, image), class_="scroll", tabindex=0, role="region", aria_label=title)
+    return tag("figure", tag("figcaption", title), box)
 
 
 def _embedded(svg: bytes) -> str:
