@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / ".ci" / "run"
 TESTS = """
+import pytest
+
 @pytest.mark.parametrize("n", range(4))
 def test_fine(n):
     pass
@@ -24,11 +26,15 @@ def test_of_another_user():
     pass
 """
 SKIPPED = """
+import pytest
+
 @pytest.mark.skipif(True, reason="bubblewrap: the probe says it does not work on this machine")
 def test_in_bubblewrap():
     pass
 """
 ABSENT = """
+import pytest
+
 pytest.importorskip("no_such_package")
 """
 
