@@ -18,7 +18,9 @@ from evopolicy.kernel.transcript import ErrorKind, Transcript, tool_calls
 PROVIDER_ERRORS = frozenset({"rate_limit", "overload", "network"})
 WAITED_SHARE = 0.1
 """Of the wall time: a provider that has failed for so long of it is not the agent's doing."""
-_STDERR_BYTES = 4096
+_STDERR_BYTES = 65_536
+_BEGINS = re.compile(r"(?i)\W*(error|unknown|invalid|unexpected|fatal|cannot)\b")
+"""How a line begins that says why a program ends, among a page of help."""
 _TELLING = re.compile(
     r"error|unknown|invalid|unexpected|cannot|can't|not found|no such|fail|denied|refus", re.IGNORECASE
 )
@@ -104,6 +106,8 @@ def _unheard(end: Ending) -> str:
     silent = end.seen is not None and not trouble
     if trouble in PROVIDER_ERRORS or silent:
         return PROVIDER
+    if trouble == "authentication":
+        return AUTHENTICATION
     return _failed(end) or UNANSWERED
 
 
@@ -130,7 +134,8 @@ def words(end: Ending, reason: str) -> str:
         last = " ".join(said.split()) or _last_words(end.logs) or "it says nothing"
         return f"its program {how} before it asked its model anything: {last}"
     if seen is not None and reason == PROVIDER and not seen.answers:
-        return f"{end.provider.url if end.provider else 'its provider'}: no answer to {seen.usage.requests} requests"
+        where = end.provider.url if end.provider else "its provider"
+        return f"{where}: no answer to {seen.usage.requests} of its requests"
     return said or _last_words(end.logs)
 
 
@@ -155,6 +160,8 @@ def _last_words(logs: Path) -> str:
         except OSError:
             continue
         if lines:
-            telling = [line for line in lines if _TELLING.search(line)]
+            telling = [line for line in lines if _BEGINS.match(line)] or [
+                line for line in lines if _TELLING.search(line)
+            ]
             return " / ".join((telling or lines)[-3:])[:600]
     return ""

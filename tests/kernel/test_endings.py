@@ -85,6 +85,7 @@ def test_an_end_is_judged_by_exit_stream_and_proxy_together(
         (Transcript(completed=True), asked(0, 3, trouble="overload"), "provider"),
         (Transcript(), asked(0, 3), "provider"),  # not a word
         (Transcript(), asked(0, 3, trouble="authentication"), "authentication"),
+        (Transcript(completed=True), asked(0, 3, trouble="authentication"), "authentication"),  # as Qwen Code takes it
         (error("authentication"), asked(0, 0, refused="its model is another"), "unanswered"),
         (error("other"), None, "unanswered"),
         (error("network"), None, "provider"),
@@ -120,7 +121,7 @@ def test_what_is_said_is_the_providers_own_words_else_the_proxys_else_the_last_o
     assert said.startswith("its program ended with exit code 1 before it asked") and "'--bogus'" in said
     assert "agent.arguments" in remedy("unanswered", said, PROVIDER)
     assert "EXAMPLE_KEY (agent.key_variable)" in remedy("authentication", "", PROVIDER)
-    assert "https://api.example.com/v1: no answer to 3 requests" in words(
+    assert "https://api.example.com/v1: no answer to 3 of its requests" in words(
         replace(silent, served=asked(0, 3)), "provider"
     )
     assert words(seen, "crashed") == "x"

@@ -13,7 +13,7 @@ from evopolicy.agents.codex import stream as codex
 from evopolicy.agents.gemini_cli import parser as gemini_cli
 from evopolicy.agents.kimi_code import parser as kimi_code
 from evopolicy.agents.opencode import parser as opencode
-from evopolicy.agents.stream import Collected, inner, json_value, numbered_json_lines, text_of
+from evopolicy.agents.stream import MAX_ERROR, Collected, inner, json_value, numbered_json_lines, text_of
 from evopolicy.kernel.transcript import Transcript, Usage
 
 Reader = Callable[[Iterable[str], Path | None], Transcript]
@@ -88,7 +88,13 @@ def read_qwen(lines: Iterable[str], logs: Path | None = None) -> Transcript:
     usage, cached = read.usage, read.usage.cached_tokens or 0
     fresh = None if usage.input_tokens is None else max(0, usage.input_tokens - cached)
     # The ids are its own, not the provider's.
-    return replace(read, usage=replace(usage, input_tokens=fresh), response_ids=())
+    read = replace(read, usage=replace(usage, input_tokens=fresh), response_ids=())
+    last = read.steps[-1].text if read.steps else ""
+    if read.completed and last.startswith(
+        "[API Error: "
+    ):  # which it calls a success; the proxy knows of what kind it is
+        return replace(read, completed=False, error=last[:MAX_ERROR], error_kind="other")
+    return read
 
 
 def _whole_answers(lines: Iterable[str]) -> Iterator[str]:
