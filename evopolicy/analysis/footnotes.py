@@ -27,13 +27,18 @@ def write(
     for entry in table.entries:
         if entry.entry in absent:
             yield f"{entry.entry} is left out of the ranks: none of its {entry.cells_total} cells has a valid result."
+    yield from about(scores)
+    yield from _errors(list(table.cells.values()))
+
+
+def about(scores: Sequence[CellScore]) -> Iterator[str]:
+    """What has to be known of cells wherever they are shown: which are left out, and what is to be said of others."""
     yield from _left_out(scores, "invalid", "Invalid Runs left out")
     yield from _left_out(scores, "failed", "Cells that failed")
     yield from _left_out(scores, "unreadable", "Runs that cannot be read")
     flagged = [score for score in scores if score.status == "done" and score.reason]
     if flagged:
         yield f"To be known: {_with_reasons(flagged)}."
-    yield from _errors(list(table.cells.values()))
 
 
 def _ranks(table: RankTable, missing: str, absent: Collection[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from rich.cells import cell_len, chop_cells
 
 from evopolicy.analysis.footnotes import EPISODE_MARK
 from evopolicy.analysis.tables import EntryRank, RankTable, TableCell
+from evopolicy.analysis.ties import is_above
 from evopolicy.kernel.shown import clean
 
 GAP = 2
@@ -236,7 +237,8 @@ def _shown(table: RankTable, entry: str, benchmark: str, mark: bool) -> _Shown:
 
 def _is_best(cell: TableCell, column: Sequence[TableCell]) -> bool:
     means = [other.mean for other in column if other.mean is not None]
-    return len(means) > 1 and cell.mean == max(means) > min(means)
+    best = max(means, default=0.0)
+    return cell.mean is not None and bool(is_above(best, min(means)) and not is_above(best, cell.mean))
 
 
 def align(numbers: Sequence[str], marks: Sequence[str] = ()) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from evopolicy.analysis.footnotes import about
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.heldout import unlike_benchmarks, unlike_cells, unlike_note
 from evopolicy.analysis.intervals import MIXED, few_runs_foot
@@ -25,7 +26,7 @@ from evopolicy.analysis.published import (
     published_scores,
     slugs_of,
 )
-from evopolicy.analysis.scores import CellScore, check_comparable, mixed_names, name_cells, name_missing
+from evopolicy.analysis.scores import CellScore, check_comparable, mixed_names, name_missing
 from evopolicy.analysis.sheet import PUBLISHED_MARK, SheetCell
 from evopolicy.analysis.table_config import TableConfig
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
@@ -263,10 +264,7 @@ def _scope_notes(material: Material) -> list[str]:
 
 
 def _run_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
-    notes = []
-    left = [score for score in own if score.status in ("invalid", "failed", "unreadable")]
-    if left:
-        notes.append(f"Cells without a valid result: {name_cells(left, _NAMED)}.")
+    notes = list(about(own))
     counts = Counter(f"{score.entry} on {score.benchmark}" for score in own if score.status == "done")
     if config.kind not in _PER_BENCHMARK:
         foot = few_runs_foot(counts, "they do not say what another Run would do")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.analysis import find_runs, load_frames, note_of
+from evopolicy.analysis import best_so_far_figure, find_runs, load_frames, note_of, rank_table
 from evopolicy.analysis.figures.demand import demand_figure
 from evopolicy.analysis.figures.differences import difference_figure
 from evopolicy.analysis.figures.scores import profile_figure, rank_figure
@@ -47,3 +47,18 @@ def test_beside_published_rows_a_figure_says_what_the_table_says_of_the_protocol
     assert "differ from the paper's" not in note_of(rank_figure(frames)) + note_of(
         demand_figure(frames, published=False)
     )
+
+
+def test_what_is_to_be_known_of_a_run_stands_wherever_it_is_shown(lay_run: Lay, tmp_path: Path) -> None:
+    for seed in range(3):
+        lay_run("ada", "acrobot", seed, [-90.0 + seed, -80.0], reasons=["nothing_published"] if seed == 1 else [])
+        lay_run("bob", "acrobot", seed, [-95.0 + seed, -80.0], valid=seed < 2, reasons=["agent_lost"] * (seed == 2))
+    frames = load_frames(find_runs(tmp_path / "outputs"))
+    (known,) = (note for note in rank_table(frames).notes if note.startswith("To be known: ada on acrobot, seed 1"))
+    (left,) = (note for note in rank_table(frames).notes if note.startswith("Invalid Runs left out: bob on acrobot"))
+    for name in ("study/feedback_value", "study/agent_capability", "difference"):
+        notes = paper_table(table_config({**option("table", name), "missing": "exclude"}), frames).notes
+        assert [note for note in notes if note in (known, left)] in ([known, left], [left, known]), name
+    for draw in (profile_figure, difference_figure, best_so_far_figure):
+        note = note_of(draw(frames))
+        assert known in note and left in note, draw

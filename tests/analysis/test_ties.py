@@ -13,6 +13,7 @@ from evopolicy.analysis.anchors import find_scale, own_anchors
 from evopolicy.analysis.edits import new_bests
 from evopolicy.analysis.published import published_scores
 from evopolicy.analysis.rank import average_seeds, rank_entries, score_sizes
+from evopolicy.analysis.render import render_text
 from evopolicy.analysis.resampling import rank_score_intervals
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.sheet import SheetCell, mark_best
@@ -111,6 +112,12 @@ def test_marks_wins_chances_profiles_and_new_bests_follow_it() -> None:
     assert performance_profile([[TENTH]], [0.3]).tolist() == [0.0]
     assert new_bests([(0.3, True), (TENTH, True), (0.4, True)]) == [True, False, True]
     assert rank_entries([[0.3], [TENTH]]).wins.tolist() == [1, 1]
+
+
+def test_the_rank_tables_text_marks_all_that_tie() -> None:
+    found = [*cells("ada", [0.3]), *cells("bob", [TENTH]), *cells("eve", [0.1])]
+    rows = render_text(rank_table([], extra=found)).splitlines()
+    assert ["*" in row for row in rows if row.split()[1:2] in (["ada"], ["bob"], ["eve"])] == [True, True, False]
 
 
 def drawn(rng: np.random.Generator) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evopolicy.analysis.columns import rows_of
+from evopolicy.analysis.footnotes import about
 from evopolicy.analysis.frames import Frames
 from evopolicy.analysis.heldout import heldout_tables as episode_tables
 from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
@@ -103,7 +104,7 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
         runs.setdefault((row["entry"], row["benchmark"]), []).append(row["run"])
     left = len(chosen) - len(valid)
     notes = [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."] if left else []
-    notes += _gap_note(frames, entries)
+    notes += [*_gap_note(frames, entries), *about([s for s in frames.scores() if s.entry in (list(entries) or there)])]
     return Material(
         picked,
         tuple(dict.fromkeys([*entries] or there)),
