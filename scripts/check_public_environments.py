@@ -22,6 +22,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("gymnasium>=1.0", "msgspec>=0.19", "numpy>=2.0", "packaging", "pygame", "setuptools<81")
+MUJOCO = "mujoco<3.4"
+"""What was written for earlier ones fails with a newer one."""
 STEPS = 50
 INSTALL_SECONDS, LOOK_SECONDS = 900.0, 900.0
 
@@ -40,10 +42,11 @@ class Package:
 PACKAGES = {
     "ale-py": Package(("ale-py",), "ale_py", ("ALE/Pong-v5", "ALE/Breakout-v5")),
     "shimmy[dm-control]": Package(
-        ("shimmy[dm-control]",), "shimmy", ("dm_control/cartpole-balance-v0", "dm_control/walker-walk-v0")
+        ("shimmy[dm-control]", MUJOCO), "shimmy", ("dm_control/cartpole-balance-v0", "dm_control/walker-walk-v0")
     ),
     "shimmy[bsuite]": Package(("shimmy[bsuite]",), "shimmy", ("bsuite/catch-v0", "bsuite/mountain_car-v0")),
-    "metaworld": Package(
+    "metaworld": Package(("metaworld",), "metaworld", ("Meta-World/MT1",), {"kwargs": {"env_name": "reach-v3"}}),
+    "metaworld, seeded": Package(
         ("metaworld",), "metaworld", ("Meta-World/MT1",), {"kwargs": {"env_name": "reach-v3", "seed": 1}}
     ),
     "mo-gymnasium": Package(("mo-gymnasium",), "mo_gymnasium", ("mo-mountaincar-v0", "deep-sea-treasure-v0")),
@@ -53,7 +56,7 @@ PACKAGES = {
     "pyflyt": Package(("pyflyt",), "PyFlyt.gym_envs"),
     "crafter": Package(("crafter",), "crafter"),
     "gymnasium-robotics": Package(
-        ("gymnasium-robotics",), "gymnasium_robotics", ("FetchReach-v4", "PointMaze_UMaze-v3")
+        ("gymnasium-robotics", MUJOCO), "gymnasium_robotics", ("FetchReach-v4", "PointMaze_UMaze-v3")
     ),
     "miniworld": Package(("miniworld",), "miniworld", ("MiniWorld-OneRoom-v0",)),
     "flappy-bird-gymnasium": Package(("flappy-bird-gymnasium",), "flappy_bird_gymnasium", ("FlappyBird-v0",)),
@@ -165,8 +168,11 @@ def check(name: str, folder: Path) -> list[dict[str, str]]:
     python = place / "bin" / "python"
     try:
         if not python.exists():
-            _run(["uv", "venv", "-q", "--python", sys.executable, str(place)], INSTALL_SECONDS)
-        _run(["uv", "pip", "install", "-q", "--python", str(python), *NEEDED, *package.requirements], INSTALL_SECONDS)
+            _run(["uv", "venv", "-q", "--no-config", "--python", sys.executable, str(place)], INSTALL_SECONDS)
+        _run(
+            ["uv", "pip", "install", "-q", "--no-config", "--python", str(python), *NEEDED, *package.requirements],
+            INSTALL_SECONDS,
+        )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = getattr(error, "stderr", None) or str(error)
         return [{"package": name, "id": "", "ended": "skipped", "said": f"does not install: {_last(said)}"}]
@@ -177,7 +183,8 @@ def check(name: str, folder: Path) -> list[dict[str, str]]:
         return [
             {"package": name, "id": "", "ended": "FAULT", "said": _last(getattr(error, "stderr", None) or str(error))}
         ]
-    return [{"package": name, **row} for row in map(json.loads, out.splitlines())]
+    rows = [json.loads(line.replace(str(place), "...")) for line in out.splitlines()]
+    return [{"package": name, **row} for row in rows]
 
 
 def _run(command: Sequence[str], seconds: float, cwd: Path | None = None, **variables: str) -> str:
