@@ -262,7 +262,7 @@ PARAMETERS = {
     "03_read_one_run": "source = '{output}/sweeps/offline'\nnumber = 8",
 }
 SHOWN = {
-    "01_compare_agents": (*AGENTS, "rank score", *TITLES.values()),
+    "01_compare_agents": (*AGENTS, "rank score", "P(higher)", *TITLES.values()),
     "02_reproduce_core16": ("GPT-5.5", "0.891", "0.750", "0.531", "0.359", "0.109"),
     "03_read_one_run": ("cma_es", "cartpole", "params.json", "policy.py", "make_policy"),
 }
