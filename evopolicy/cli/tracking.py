@@ -15,8 +15,8 @@ from evopolicy.tracking.store import Tracking, unused_variable
 
 
 def ui(words: Sequence[str]) -> int:
-    """`sweep=NAME` (the latest where none is named) of `output=`, in the store it was logged to."""
-    from evopolicy.tracking.ui import find_sweep, run_ui
+    """`sweep=NAME` of `output=`, in the store it was logged to; without: the latest, or a single Run begun after it."""
+    from evopolicy.tracking.ui import find_single, find_sweep, run_ui
 
     options = pairs("ui", words)
     output = output_of(options)
@@ -24,7 +24,13 @@ def ui(words: Sequence[str]) -> int:
     if name:
         sweep_of(output, name)
     sweep = find_sweep(output, name)
-    run_ui(output, _tracking(options, known_store(sweep, options) if sweep else {}), name)
+    single = None if name else find_single(output, sweep)
+    if single is not None:
+        config, seal = single.record.config, single.record.seal
+        known = config.get("tracking", {}) if is_ours(config, seal) else {}
+    else:
+        known = known_store(sweep, options) if sweep else {}
+    run_ui(output, _tracking(options, known), name)
     return 0
 
 

@@ -12,18 +12,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 from evopolicy.kernel.errors import ConfigError, RecordError, TrackingError, did_you_mean
+from evopolicy.kernel.record import RECORD, RunRecord, read_record
 from evopolicy.kernel.secrets import mask_uri
 from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder
+from evopolicy.tracking.log import find_run
 from evopolicy.tracking.moved import ARTIFACTS_FOLDER
+from evopolicy.tracking.places import Makers
+from evopolicy.tracking.project import identity
 from evopolicy.tracking.store import QUIET, Store, Tracking, connect, is_database, resolve_uri
-from evopolicy.tracking.views import plain_link, save_views, view_key, view_link
+from evopolicy.tracking.views import plain_link, run_link, save_views, view_key, view_link
 
 _LOOPBACK = "127.0.0.1"
 _NAME = "evopolicy.localhost"
@@ -41,10 +45,13 @@ class Links:
     """Agents compared; '' where no sweep is."""
     cells: str
     """Cells compared."""
+    run: str = ""
+    """A single Run."""
 
     def text(self) -> str:
         """For people."""
-        lines = [f"agents compared: {self.agents}"] if self.agents else []
+        lines = [f"this Run:        {self.run}"] if self.run else []
+        lines += [f"agents compared: {self.agents}"] if self.agents else []
         return "\n".join([*lines, f"cells compared:  {self.cells}"])
 
 
@@ -53,29 +60,33 @@ def serve(output: Path, tracking: Tracking, sweep: str = "", *, port: int = 0) -
     """The links into the store of `output`, while the context is open.
 
     A database gets a server of its own on loopback (`port` 0: a free one); a store that is a server is only linked to.
-    `sweep` '' is the latest. Raises TrackingError where the server does not come up, ConfigError for an unknown sweep.
+    `sweep` '' is the latest, or a single Run that was begun after it.
+    Raises TrackingError where the server does not come up, ConfigError for an unknown sweep.
     """
     shown = find_sweep(output, sweep)
     uri = resolve_uri(tracking, output)
     if not is_database(uri):
-        yield _links(_web_address(uri), tracking, output, shown)
+        yield _links(_web_address(uri), tracking, output, shown, named=bool(sweep))
         return
     if not tracking.uri and not (output / "mlflow.db").is_file():
         connect(tracking, output)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(_server(uri, output, port))
-        found = _links(f"http://{_NAME}:{server.port}", tracking, output, shown)
+        found = _links(f"http://{_NAME}:{server.port}", tracking, output, shown, named=bool(sweep))
         if server.process.poll() is not None:  # it met a database that was only being migrated
             server = stack.enter_context(_server(uri, output, server.port))
         server.wait()
         yield found
 
 
-def _links(base: str, tracking: Tracking, output: Path, sweep: Sweep | None) -> Links:
+def _links(base: str, tracking: Tracking, output: Path, sweep: Sweep | None, *, named: bool) -> Links:
     store = connect(tracking, output)
     if sweep is not None:
         save_views(store, sweep)
-    return links(base, store, sweep)
+    found = links(base, store, sweep)
+    single = None if named else find_single(output, sweep)
+    run_id = find_run(store, identity(single.record), "cell") if single else ""
+    return replace(found, run=run_link(base, store.experiment_id, run_id)) if run_id else found
 
 
 def run_ui(output: Path, tracking: Tracking, sweep: str = "", *, echo: Callable[[str], None] = print) -> None:
@@ -116,6 +127,30 @@ def find_sweep(output: Path, name: str = "") -> Sweep | None:
         with contextlib.suppress(RecordError):
             sweeps.append(read_sweep(folder))
     return max(sweeps, key=lambda sweep: sweep.created, default=None)
+
+
+@dataclass(frozen=True)
+class Single:
+    """A Run that no sweep has."""
+
+    folder: Path
+    record: RunRecord
+
+
+def find_single(output: Path, sweep: Sweep | None) -> Single | None:
+    """The Run begun last, where it is no sweep's and was begun after `sweep`; None where there is no such Run."""
+    newest: Single | None = None
+    for path in output.glob(f"runs/*/*/*/{RECORD}"):
+        with contextlib.suppress(RecordError):
+            record = read_record(path.parent)
+            if newest is None or record.created > newest.record.created:
+                newest = Single(path.parent, record)
+    if newest is None or (sweep is not None and newest.record.created < sweep.created):
+        return None
+    makers = Makers(output)
+    makers.refresh()
+    place = newest.folder.relative_to(output).as_posix()
+    return None if makers.of(place, newest.record.created) else newest
 
 
 @contextmanager

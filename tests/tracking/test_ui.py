@@ -20,7 +20,7 @@ from evopolicy.kernel.sweep import Sweep
 from evopolicy.kernel.transcript import Step, ToolCall, Transcript
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.store import Store, Tracking, connect
-from evopolicy.tracking.ui import find_sweep, serve
+from evopolicy.tracking.ui import _links, find_single, find_sweep, serve
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SECONDS = 300
@@ -32,6 +32,22 @@ def test_the_latest_sweep_is_shown_unless_one_is_named(tmp_path: Path, make_swee
     latest, named = find_sweep(tmp_path), find_sweep(tmp_path, "older")
     assert latest is not None and latest.name == "newer"
     assert named is not None and named.name == "older"
+
+
+def test_after_a_single_run_that_is_what_is_opened(
+    output: Path, make_sweep: Callable[..., Sweep], records: Any, rank: Any
+) -> None:
+    """It was the latest sweep, whatever had been run since."""
+    sweep = make_sweep("before", seeds=1, created=1.0)
+    assert find_single(output, sweep) is None
+    folder = records.write_run(output, records.a_record(seed=77, created=5_000_000_000.0))
+    single = find_single(output, sweep)
+    assert single is not None and single.folder == folder
+    track(folder, output, Tracking(), rank)
+    shown = _links("http://here:1", Tracking(), output, sweep, named=False)
+    (run,) = connect(Tracking(), output).client.search_runs(["1"], "tags.seed = '77'")
+    assert shown.run == f"http://here:1/#/experiments/1/runs/{run.info.run_id}" and shown.run in shown.text()
+    assert _links("http://here:1", Tracking(), output, sweep, named=True).run == ""
 
 
 def test_an_unknown_sweep_is_named_with_a_near_one(tmp_path: Path, make_sweep: Callable[..., Sweep]) -> None:
