@@ -22,7 +22,7 @@ from evopolicy.cli.live import LIVE, read_live
 from evopolicy.cli.processes import Child, Reaper
 from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.owner import Ownership
+from evopolicy.kernel.owner import Owned, Ownership
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 15.0
@@ -88,6 +88,9 @@ class Scheduler:
         self._command = command
         self._pending = deque(n for n, cell in enumerate(board.cells) if cell.status == "pending")
         self._alone: deque[int] = deque()
+        self._owned: deque[int] = deque()
+        """Cells on which another command worked: looked at once more when all others have ended."""
+        self._asked: set[int] = set()
         self._attempts = [0] * len(tasks)
         self._running: list[_Running] = []
         self._reaper = Reaper()
@@ -101,7 +104,7 @@ class Scheduler:
         """
         with terminate_as_interrupt(), self._reaper:
             try:
-                while self._pending or self._alone or self._running:
+                while self._pending or self._alone or self._owned or self._running:
                     self._start()
                     time.sleep(_TICK_SECONDS)
                     self._look()
@@ -116,6 +119,8 @@ class Scheduler:
             self._start_cell(self._pending.popleft(), at_once)
         if self._alone and not self._running:
             self._start_cell(self._alone.popleft(), 1)
+        elif self._owned and not self._running:
+            self._start_cell(self._owned.popleft(), 1)
 
     def _start_cell(self, number: int, at_once: int) -> None:
         task, cell = self._tasks[number], self._board.cells[number]
@@ -123,6 +128,9 @@ class Scheduler:
             owner = Ownership(cell.folder)
         except RecordError as error:
             cell.status, cell.error, cell.ended = "failed", str(error), time.monotonic()
+            if isinstance(error, Owned) and number not in self._asked:
+                self._asked.add(number)  # it may end while the others run: then this is its Run too
+                self._owned.append(number)
             self._changed()
             return
         try:

@@ -15,6 +15,7 @@ from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.cell import Job
 from evopolicy.cli.processes import descendants
 from evopolicy.cli.scheduler import Scheduler, Shares, Task
+from evopolicy.kernel.owner import Ownership
 from tests.cli.place import gone
 
 STUB = textwrap.dedent(
@@ -86,6 +87,22 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None
     assert "why it failed" in (tmp_path / "0.log").read_text()
     assert not (tmp_path / "1.log").exists()
     assert board.cells[1].score == 1.5
+
+
+def test_a_cell_another_command_works_on_is_looked_at_once_more_at_the_end(tmp_path: Path) -> None:
+    """Two sweeps that share a cell: it failed in one of them, though the other finished it meanwhile."""
+    board, scheduler = sweep(tmp_path, "fine", "fine", "fine", cells=1)
+    others = [Ownership(cell.folder) for cell in board.cells[:2]]
+
+    def tick() -> None:
+        if board.cells[2].status == "running":
+            others[0].close()
+
+    scheduler.run(tick)
+    others[1].close()
+    assert [cell.status for cell in board.cells] == ["finished", "failed", "finished"]
+    assert "another command works there" in board.cells[1].error
+    assert board.cells[0].error == "" and board.cells[0].score == 1.5
 
 
 def test_cells_share_the_cores_and_the_last_one_gets_what_is_free(tmp_path: Path) -> None:
