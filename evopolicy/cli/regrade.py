@@ -65,6 +65,7 @@ def regrade(words: Sequence[str]) -> int:
         measured = regrading.Measured.of(runs + earlier, trusted=trusted)
         again = partial(_again, root=output / FOLDER / name, output=output, splits=splits, measured=measured)
         jobs = [(run, rule) for run in runs for rule in _rules(changes)]
+        print(_at_most(jobs, changes, splits), flush=True)
         done = _grade(jobs, changes, again)
     print(f"\n{plural(done, 'Run')} regraded in {output / FOLDER / name}\n")
     code = 0
@@ -103,6 +104,23 @@ def _grade(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: C
         done += 1
         print(f"{title}: {_change(run, graded)}", flush=True)
     return done
+
+
+def _at_most(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], splits: Sequence[str]) -> str:
+    """How many Episodes it may take: every Program on the `splits`, and the selected one held out in any case."""
+    pool, most = changes.get("pool", {}), 0
+    if isinstance(pool, str):
+        return plural(len(jobs), "Run") + " to grade"
+    for run, _ in jobs:
+        programs = len({submission.program for submission in run.state.published}) + 1
+        for split in regrading.SPLITS:
+            given = pool.get(split)
+            size = given if isinstance(given, int) else getattr(run.record.pool, split)
+            most += size * (programs if split in splits else split == "assessment")
+    return (
+        f"{plural(len(jobs), 'Run')} to grade, at most {plural(most, 'Episode')}; what was measured before is not run"
+        " again, and splits=validation leaves out all held-out Episodes but the selected Programs'"
+    )
 
 
 def _refuse_other(folder: Path, changes: Mapping[str, Any], splits: Sequence[str]) -> None:

@@ -61,6 +61,7 @@ def test_a_run_that_is_skipped_is_named_with_why(
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert graded == ["ada"] and "1 Run regraded" in out
+    assert out.startswith("1 Run to grade, at most "), "what it may take is told before it is spent"
     begun, again = err.splitlines()
     assert begun.startswith("left out of the regrade: bob on cartpole, seed 0: has not handed off")
     assert again.startswith("left out of the regrade: cy on cartpole, seed 0: is a regrade itself")
