@@ -304,4 +304,6 @@ def test_command_gets_prompt_workspace_and_task(host: Callable[..., Any]) -> Non
         ended = smoke.agent(command)
     assert ended.code == 0, ended.stderr
     text = [step.text for step in command.read(ended.lines).steps]
-    assert text == [str([f"--in={smoke.workspace}", str(smoke.workspace / "TASK.md")]), "Do it.", "# Bowl"]
+    assert "\n".join(text).splitlines() == [
+        str([f"--in={smoke.workspace}", str(smoke.workspace / "TASK.md")]), "Do it.", "# Bowl",
+    ]  # fmt: skip

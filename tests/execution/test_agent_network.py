@@ -121,7 +121,7 @@ def test_an_agent_asks_its_model_by_the_proxy_without_its_key(site: AgentSite, u
     )
     assert json.loads(out[0].removeprefix("200 "))["text"] == "hello"
     assert out[1].startswith("403 ") and "this Run's model is 'm'" in out[1]
-    assert out[2].startswith("403 ") and "not among what may be asked" in out[2]
+    assert out[2].startswith("403 ") and "is not among what this Run may ask" in out[2]
     (asked,) = upstream.asked
     assert (asked.target, asked.headers["authorization"]) == ("/v1/chat", f"Bearer {KEY}")
     lines = logged(site)

@@ -8,6 +8,9 @@ from pathlib import Path
 from evopolicy.agents.node import SCRIPTS, candidates, package_files
 from evopolicy.kernel.errors import AgentError
 
+LINKS = 40
+"""One after the other that Linux follows."""
+
 
 def started(executable: Path) -> tuple[list[str], list[Path]]:
     """The words that start `executable`, and the paths its sandbox has to show. Raises AgentError for want of Node."""
@@ -32,7 +35,17 @@ def _python(script: Path) -> Iterator[Path]:
     if interpreter is None or not (interpreter.parent.parent / "pyvenv.cfg").is_file():
         return
     yield interpreter.parent.parent
+    yield from _links(interpreter)
     real = interpreter.resolve()
     yield real
     # Not all that lies around it: that may be somebody's home.
     yield from (folder for folder in (real.parent.parent / "lib",) if any(folder.glob("python3*/os.py")))
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """What a chain of links leads through: each has to be there for the next to be found."""
+    for _ in range(LINKS):
+        if not path.is_symlink():
+            return
+        path = path.parent / path.readlink()
+        yield path
