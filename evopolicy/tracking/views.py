@@ -66,7 +66,7 @@ def plain_link(base: str, experiment_id: str, search: str, order: str) -> str:
 def agents_view(sweep: Sweep) -> dict[str, Any]:
     """Every entry of the sweep, best first: its rank score, then its held-out mean on each Benchmark."""
     columns = ["metrics.`rank_score`", "metrics.`wins`", "metrics.`top2`", "tags.`cells`"]
-    first = [_bar("rank_score", "rank score")]
+    first = [_bar("rank_score")]
     bars = len({cell.entry for cell in sweep.cells})
     title = "Rank score, then held-out score by Benchmark"
     charts = _charts(sweep, first, title, bars, ("cells", "time", "usage", "Model metrics"))
@@ -105,17 +105,15 @@ def _charts(sweep: Sweep, first: list[dict[str, Any]], title: str, bars: int, re
     `bars` is how many the fullest chart has: it is made high enough for them.
     """
     benchmarks = list(dict.fromkeys(cell.benchmark for cell in sweep.cells))[:_CHARTED]
-    charts = [*first, *(_bar(clean_metric(f"heldout/{benchmark}"), benchmark) for benchmark in benchmarks)]
+    charts = [*first, *(_bar(clean_metric(f"heldout/{benchmark}")) for benchmark in benchmarks)]
     columns = len(charts) if len(charts) <= 4 else 3 if len(charts) <= 6 else 4
     answer = {**_section(_ANSWER, title, display=True), "columns": columns, "cardHeight": min(360 + 12 * bars, 640)}
     closed = [_section(f"evopolicy-rest-{i}", name, display=False) for i, name in enumerate(rest)]
     return {"compareRunCharts": charts, "compareRunSections": [answer, *closed]}
 
 
-def _bar(metric: str, title: str) -> dict[str, Any]:
-    """A chart is cut to its first letters where several stand side by side: `title` begins with what tells it apart."""
+def _bar(metric: str) -> dict[str, Any]:
     return {
-        "displayName": title,
         "uuid": f"evopolicy-{metric}",
         "type": "BAR",
         "runsCountToCompare": 100,

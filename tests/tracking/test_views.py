@@ -17,7 +17,6 @@ def charts(view: dict[str, object]) -> list[str]:
 def test_agents_are_compared_by_rank_score_and_every_benchmark(make_sweep: Callable[..., Sweep]) -> None:
     view = agents_view(make_sweep(seeds=1))
     assert charts(view) == ["rank_score", "heldout/cartpole", "heldout/pendulum"]
-    assert [chart["displayName"] for chart in view["compareRunCharts"]] == ["rank score", "cartpole", "pendulum"]
     assert view["searchFilter"] == "tags.kind = 'agent' and tags.`sweep.quick` = 'true'"
     assert (view["orderByKey"], view["orderByAsc"]) == ("metrics.`rank_score`", False)
 

@@ -25,12 +25,18 @@ def conditions(part: SweepPart) -> Html | None:
     differing = protocol_differences([cell for cell in part.cells if cell.status == "done"])
     pairs: list[tuple[str, Child]] = [
         ("isolation", _several(f"Policies {r.isolation}, agent {r.agent_isolation}" for r in records)),
-        ("protocol", f"not the paper's: {'; '.join(differing)}" if differing else "the paper's"),
+        ("protocol", f"not the paper's: {', '.join(map(_named, differing))}" if differing else "the paper's"),
         *((name, _several(each[name] for each in found)) for name in _PROTOCOL),
         ("Feedback", _several(record.feedback.visibility for record in records)),
         ("begun", _days([record.created for record in records])),
     ]
-    return join(facts(pairs), fold("Versions", facts(_versions(records))))
+    beside = fold("How the protocol differs from the paper's", line("; ".join(differing), 2000)) if differing else None
+    return join(facts(pairs), beside, fold("Versions", facts(_versions(records))))
+
+
+def _named(difference: str) -> str:
+    """What differs, without how: that is too long to stand among the other facts."""
+    return difference.partition(" '")[0]
 
 
 def _several(values: Iterable[str]) -> str:
