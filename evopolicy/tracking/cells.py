@@ -20,8 +20,8 @@ from evopolicy.tracking.places import Makers, kept_aside
 from evopolicy.tracking.project import RECORD_DIGEST, TAG_LENGTH, Projection, identity, last_time, project_cell
 from evopolicy.tracking.store import Store, Tracking, connect
 
-FILES_VERSION = "2"
-"""Raised when a Run's projection has more files: what an older one logged is then completed."""
+FILES_VERSION = "3"
+"""Raised when a Run's projection has more files or other metrics: what an older one logged is then brought up to it."""
 LINES_MOST = 1_000_000
 """Of a journal, all of which is held."""
 FOLDER = "folder"
@@ -207,7 +207,8 @@ class CellTracker:
         followed.log, followed.run_id = log, log.run_id
         if log.deleted:
             return True
-        if log.contradicts(projection, metrics=self._rebuild):
+        older = log.tags.get(FILES, FILES_VERSION) != FILES_VERSION
+        if log.contradicts(projection, metrics=self._rebuild or older):
             log = followed.log = log.replaced(projection)
             followed.run_id, followed.lines = log.run_id, 0
         whole = _is_whole(followed, log, projection)

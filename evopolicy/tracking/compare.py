@@ -15,7 +15,7 @@ from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import Upload
 from evopolicy.tracking.masking import mask
-from evopolicy.tracking.metrics import Point
+from evopolicy.tracking.metrics import Point, heldout_metric
 from evopolicy.tracking.project import Projection, clean_tags, empty_tags
 from evopolicy.tracking.store import slug
 from evopolicy.tracking.tables import Table, uploads
@@ -180,7 +180,7 @@ def project_agent(comparison: Comparison, entry: str, rank: EntryRank) -> Projec
         "cells/done": rank.cells_done,
         "cells/total": rank.cells_total,
         "time/total_seconds": rank.wall_seconds,
-        **{f"heldout/{benchmark}": score for benchmark, score in rank.heldout.items()},
+        **{heldout_metric(benchmark): score for benchmark, score in rank.heldout.items()},
         **{f"usage/{key}": value for key, value in rank.usage.items()},
     }
     return Projection(

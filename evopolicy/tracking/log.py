@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from evopolicy.kernel.folders import HeldFolder
 from evopolicy.kernel.secrets import MASK, Masker
 from evopolicy.tracking.files import Upload, stage
-from evopolicy.tracking.metrics import Point
+from evopolicy.tracking.metrics import HELDOUT, Point
 from evopolicy.tracking.project import Model, Projection, clean_key
 from evopolicy.tracking.spans import Attempt
 from evopolicy.tracking.store import Store, guarded, hold
@@ -36,7 +36,7 @@ _OWN_METRICS = (
     *("submission/", "validation/", "heldout/", "time/", "usage/", "session/", "cells/"),
     *("rank_score", "wins", "top2", "failures", "policy_failures"),
 )
-"""What our metrics' names begin with: one of these that a projection has not holds no more."""
+"""What our metrics' names begin with, but for those that begin with a Benchmark's."""
 _OWN_TAGS = ("version.",)
 
 
@@ -111,9 +111,9 @@ class RunLog:
             return False
         if projection.present:
             keys = {clean_metric(point.key) for point in projection.points}
-            return any(key.startswith(_OWN_METRICS) and key not in keys for key in self._keys)
+            return any(_is_own(key) and key not in keys for key in self._keys)
         rows = {_row(point) for point in projection.points}
-        return any(row[0].startswith(_OWN_METRICS) and row not in rows for row in self._known())
+        return any(_is_own(row[0]) and row not in rows for row in self._known())
 
     def replaced(self, projection: Projection) -> RunLog:
         """A new run in the place of this one, with its parent and the tags others gave it; this one is deleted.
@@ -360,6 +360,11 @@ def _create(store: Store, projection: Projection, others: Mapping[str, str]) -> 
 def clean_metric(key: str) -> str:
     """`key` as MLflow takes a metric's name; its slashes group the charts."""
     return "/".join(clean_key(part) for part in key.split("/"))
+
+
+def _is_own(key: str) -> bool:
+    """Whether a metric of this name is ours: one that a projection has not holds no more."""
+    return key.startswith(_OWN_METRICS) or key.endswith(HELDOUT)
 
 
 def _row(point: Point) -> _Row:

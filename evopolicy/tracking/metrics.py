@@ -21,6 +21,12 @@ from evopolicy.kernel.transcript import usage_numbers
 
 COUNTED = ("turns", "tool_calls", "unexplained_tokens")
 """What an attempt's end counts beside its usage."""
+HELDOUT = "/heldout"
+
+
+def heldout_metric(benchmark: str) -> str:
+    """The held-out score on one Benchmark, whose name comes first: a chart's title is cut at its end."""
+    return f"{benchmark}{HELDOUT}"
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,7 @@ def _assessed(reading: _Reading, event: Event) -> Iterator[Point]:
     program = reading.bound(reading.result.selected or "")
     values = {
         "heldout/score": measured.mean,
-        f"heldout/{reading.record.benchmark.slug}": measured.mean,
+        heldout_metric(reading.record.benchmark.slug): measured.mean,
         "heldout/standard_error": measured.standard_error,
         "heldout/failures": float(measured.failed),
     }

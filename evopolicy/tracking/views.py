@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from evopolicy.kernel.sweep import Sweep
 from evopolicy.tracking.compare import sweep_tag
 from evopolicy.tracking.log import clean_metric
+from evopolicy.tracking.metrics import heldout_metric
 from evopolicy.tracking.store import Store, guarded, slug
 
 _VIEW_TAG = "mlflow.sharedViewState."
@@ -24,6 +25,8 @@ _LONGEST_TAG = 20_000
 _ANSWER = "evopolicy-answer"
 _CHARTED = 64
 """Benchmarks that get a chart of their own in a saved view."""
+_SEEN_OF_FOUR = 4
+"""Characters of a title that are seen where four stand in a row on a page of 1,280 pixels; of three, eleven."""
 
 
 def save_views(store: Store, sweep: Sweep) -> None:
@@ -105,11 +108,17 @@ def _charts(sweep: Sweep, first: list[dict[str, Any]], title: str, bars: int, re
     `bars` is how many the fullest chart has: it is made high enough for them.
     """
     benchmarks = list(dict.fromkeys(cell.benchmark for cell in sweep.cells))[:_CHARTED]
-    charts = [*first, *(_bar(clean_metric(f"heldout/{benchmark}")) for benchmark in benchmarks)]
-    columns = len(charts) if len(charts) <= 4 else 3 if len(charts) <= 6 else 4
+    charts = [*first, *(_bar(clean_metric(heldout_metric(benchmark))) for benchmark in benchmarks)]
+    columns = _in_a_row([chart["metricKey"] for chart in charts])
     answer = {**_section(_ANSWER, title, display=True), "columns": columns, "cardHeight": min(360 + 12 * bars, 640)}
     closed = [_section(f"evopolicy-rest-{i}", name, display=False) for i, name in enumerate(rest)]
     return {"compareRunCharts": charts, "compareRunSections": [answer, *closed]}
+
+
+def _in_a_row(titles: Sequence[str]) -> int:
+    """How many charts stand side by side: MLflow cuts a title to its card, and knows none but the metric's name."""
+    alike = len({title[:_SEEN_OF_FOUR] for title in titles}) < len(titles)
+    return min(len(titles), 3 if alike or len(titles) in (5, 6) else 4)
 
 
 def _bar(metric: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def test_a_settled_sweep_is_logged_whole(
     agent = found[agent_identity("quick", "cma_es")]
     latest = {key: history[-1][2] for key, history in agent.metrics.items()}
     assert latest["rank_score"] == 1.0
-    assert latest["heldout/cartpole"] == 150.5
+    assert latest["cartpole/heldout"] == 150.5
     assert (latest["cells/done"], latest["cells/total"]) == (4, 4)
     assert agent.tags["cells"] == "4 of 4"
 
@@ -121,7 +121,7 @@ def test_two_sweeps_of_other_rules_share_a_run_and_each_shows_its_own_result(
     for name, mean in (("before", 200.0), ("after", 20.0)):
         (cell,) = [logged for logged in cells(store, dump) if logged.tags["sweep"] == name]
         assert [value for _, _, value in cell.metrics["heldout/score"]] == [mean]
-        assert found[agent_identity(name, "cma_es")].metrics["heldout/cartpole"][-1][2] == mean
+        assert found[agent_identity(name, "cma_es")].metrics["cartpole/heldout"][-1][2] == mean
 
 
 def test_a_sweep_defined_anew_under_another_rule_leaves_the_former_result(
@@ -406,6 +406,28 @@ def test_a_sweep_defined_anew_drops_what_it_no_longer_has(
         ("cell", "cma_es"),
         ("sweep", ""),
     ]
+
+
+def test_what_an_older_version_called_by_another_name_is_there_once(
+    output: Path, store: Store, make_sweep: Callable[..., Sweep], rank: Any, dump: Dump
+) -> None:
+    """The Benchmark's name came last, which MLflow's charts cut off."""
+    sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1)
+    follow_sweep(output, sweep.name, rank)
+    before = dump(store)
+    for run in store.client.search_runs([store.experiment_id]):
+        for former in ("heldout/cartpole", "pendulum/heldout"):
+            store.client.log_metric(run.info.run_id, former, 100.0, step=0)
+        store.client.log_metric(run.info.run_id, "my_own", 1.0)
+        if run.data.tags["kind"] == "cell":
+            store.client.set_tag(run.info.run_id, "tracked_files", "2")
+    assert follow_sweep(output, sweep.name, rank).missing == ()
+    found = [run for run in dump(store).values() if run.tags["kind"] != "sweep"]
+    assert len(found) == 2
+    for run in found:
+        assert "cartpole/heldout" in run.metrics
+        assert not {"heldout/cartpole", "pendulum/heldout"} & run.metrics.keys()
+    assert before.keys() == dump(store).keys()
 
 
 def test_a_run_deleted_in_the_ui_stays_deleted_until_it_is_tracked_again(

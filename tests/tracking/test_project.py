@@ -58,7 +58,7 @@ def test_submission_metrics_step_by_units_consumed(make_run: Callable[..., Run])
 
 def test_what_is_measured_once_is_at_step_0(make_run: Callable[..., Run]) -> None:
     projection = project(make_run(heldout=(190.0, 210.0)))
-    assert values(projection, "heldout/score") == values(projection, "heldout/cartpole") == [(0, 200.0)]
+    assert values(projection, "heldout/score") == values(projection, "cartpole/heldout") == [(0, 200.0)]
     assert values(projection, "heldout/standard_error") == [(0, 10.0)]
     assert values(projection, "validation/selected") == [(0, 190.0)]
     assert values(projection, "time/total_seconds") == [(0, 21.0)]

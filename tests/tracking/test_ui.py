@@ -175,7 +175,7 @@ def test_both_links_open_on_the_answer(output: Path, make_sweep: Callable[..., S
     assert follow_sweep(output, sweep.name, entry_ranks).missing == ()
     with serve(output, Tracking()) as links:
         browser.get(links.agents)
-        titles = ["rank_score", *(f"heldout/{benchmark}" for benchmark in benchmarks)]
+        titles = ["rank_score", *(f"{benchmark}/heldout" for benchmark in benchmarks)]
         seen = (*agents, *titles, "3 matching runs")
         drawn: list[list[float]] = []
 
@@ -192,7 +192,7 @@ def test_both_links_open_on_the_answer(output: Path, make_sweep: Callable[..., S
         browser.get("about:blank")
         browser.get(links.cells)
         wait(browser, "bars", lambda: [len(values) for values in bars(browser)] == [6, 6, 6])
-        titles = [f"heldout/{benchmark}" for benchmark in benchmarks]
+        titles = [f"{benchmark}/heldout" for benchmark in benchmarks]
         wait_for_text(browser, "every cell", "18 matching runs", "cma_es · cartpole · s0", *titles)
         assert asked_hosts(browser) == {urlsplit(links.base).netloc}
 

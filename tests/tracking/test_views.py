@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 from evopolicy.kernel.sweep import Sweep
 from evopolicy.tracking.store import Store
 from evopolicy.tracking.views import agents_view, cells_view, pack, plain_link, save_views, unpack, view_key, view_link
@@ -16,14 +18,14 @@ def charts(view: dict[str, object]) -> list[str]:
 
 def test_agents_are_compared_by_rank_score_and_every_benchmark(make_sweep: Callable[..., Sweep]) -> None:
     view = agents_view(make_sweep(seeds=1))
-    assert charts(view) == ["rank_score", "heldout/cartpole", "heldout/pendulum"]
+    assert charts(view) == ["rank_score", "cartpole/heldout", "pendulum/heldout"]
     assert view["searchFilter"] == "tags.kind = 'agent' and tags.`sweep.quick` = 'true'"
     assert (view["orderByKey"], view["orderByAsc"]) == ("metrics.`rank_score`", False)
 
 
 def test_cells_have_one_chart_for_each_benchmark(make_sweep: Callable[..., Sweep]) -> None:
     view = cells_view(make_sweep(seeds=1))
-    assert charts(view) == ["heldout/cartpole", "heldout/pendulum"]
+    assert charts(view) == ["cartpole/heldout", "pendulum/heldout"]
     assert view["searchFilter"] == "tags.kind = 'cell' and tags.`sweep.quick` = 'true'"
     assert view["runsHiddenMode"] == "SHOW_ALL"
 
@@ -33,6 +35,22 @@ def test_every_chart_lies_in_an_open_section(make_sweep: Callable[..., Sweep]) -
     for view in (agents_view(sweep), cells_view(sweep)):
         shown = {section["uuid"] for section in view["compareRunSections"] if section["display"]}
         assert {chart["metricSectionId"] for chart in view["compareRunCharts"]} == shown
+
+
+@pytest.mark.parametrize(
+    ("benchmarks", "columns"),
+    [
+        (["cartpole", "pendulum", "half_cheetah"], 4),
+        (["cartpole", "minigrid_empty", "minigrid_four_rooms"], 3),
+        (["cartpole", "pendulum", "half_cheetah", "acrobot"], 3),
+        (["cartpole"], 2),
+    ],
+)
+def test_charts_are_as_wide_as_it_takes_to_tell_their_titles_apart(
+    benchmarks: list[str], columns: int, make_sweep: Callable[..., Sweep]
+) -> None:
+    (answer, *_) = agents_view(make_sweep(agents=["a"], benchmarks=benchmarks, seeds=1))["compareRunSections"]
+    assert answer["columns"] == columns
 
 
 def test_a_large_sweeps_view_fits_a_tag(make_sweep: Callable[..., Sweep]) -> None:
