@@ -1,4 +1,4 @@
-"""Levels of a swept setting that changed nothing: their Runs are copies, and no comparison can tell them apart."""
+"""Runs that are copies of each other: levels of a swept setting that changed nothing, seeds that gave one Program."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from evopolicy.analysis.conditions import drawn_by
 from evopolicy.kernel.shown import plural
 from evopolicy.kernel.values import digest
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from evopolicy.analysis.scores import CellScore
 
 _NAMED = 6
-"""Sets of levels that are named before the others are counted."""
+"""Sets of copies that are named before the others are counted."""
 
 
 def trajectory_of(programs: Iterable[str]) -> str:
@@ -42,9 +43,41 @@ def equal_levels(scores: Sequence[CellScore]) -> list[str]:
         f"{rest} {key}={'|'.join(levels)} in {count} of {plural(compared[key, rest], 'cell')}"
         for (key, rest, levels), count in copies.items()
     ]
-    more = f"; and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
     said = "Levels that changed nothing, the same Programs were submitted in the same order: "
-    return [f"{said}{'; '.join(words[:_NAMED])}{more}."] if words else []
+    return [f"{said}{_few(words)}."] if words else []
+
+
+def equal_seeds(scores: Sequence[CellScore]) -> list[str]:
+    """A sentence for the entries of which several seeds have one selected Program, on the same held-out Episodes.
+
+    An agent that draws nothing (`baseline`) is measured once, however many seeds it has.
+    """
+    cells: dict[tuple[str, str], list[CellScore]] = defaultdict(list)
+    for score in scores:
+        cells[score.entry, score.benchmark].append(score)
+    shared: dict[tuple[str, int, int], list[str]] = defaultdict(list)
+    for (entry, benchmark), found in cells.items():
+        seeds: dict[tuple[object, ...], set[int]] = defaultdict(set)
+        for score in found:
+            seeds[score.selected, score.episodes, drawn_by(score.conditions, score.settings)].add(score.seed)
+        if copies := set().union(*(same for (program, *_), same in seeds.items() if program and len(same) > 1)):
+            shared[entry, len(copies), len({score.seed for score in found})].append(benchmark)
+    alike: dict[tuple[tuple[str, ...], int, int], list[str]] = defaultdict(list)
+    for (entry, copies_of, of), benchmarks in shared.items():
+        alike[tuple(benchmarks), copies_of, of].append(entry)
+    words = [
+        f"{', '.join(entries)} ({copies_of} of {of} on "
+        f"{benchmarks[0] if len(benchmarks) == 1 else plural(len(benchmarks), 'Benchmark')})"
+        for (benchmarks, copies_of, of), entries in alike.items()
+    ]
+    told = (
+        "Such Runs are copies, counted one by one: ± over them is 0, and an interval of them speaks of Episodes only."
+    )
+    return [f"Several seeds gave the same Program: {_few(words)}. {told}"] if words else []
+
+
+def _few(words: Sequence[str]) -> str:
+    return "; ".join(words[:_NAMED]) + (f"; and {len(words) - _NAMED} more" if len(words) > _NAMED else "")
 
 
 def _beside_each_other(scores: Sequence[CellScore]) -> Iterator[tuple[str, str, list[CellScore]]]:

@@ -326,5 +326,6 @@ def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
         parent=row["parent"] or "",
         key=row["key"] or "",
         trajectory=row["trajectory"] or "",
+        selected=row["selected_program"] or "",
     )
     return replace(score, usage={name: usage[name] for name in sorted(kinds) if usage.get(name) is not None})

@@ -19,7 +19,7 @@ from evopolicy.analysis.conditions import (
     run_conditions,
     run_settings,
 )
-from evopolicy.analysis.copies import equal_levels, trajectory_of
+from evopolicy.analysis.copies import equal_levels, equal_seeds, trajectory_of
 from evopolicy.analysis.load import Found, Unreadable, cell_of
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.record import Run
@@ -85,6 +85,8 @@ class CellScore:
     """As `RunRecord.key`."""
     trajectory: str = ""
     """As `copies.trajectory_of`."""
+    selected: str = ""
+    """Digest of the Program that was measured; '' where it is not known."""
 
     @property
     def name(self) -> str:
@@ -146,6 +148,7 @@ def run_score(run: Run, cell: Cell | None = None) -> CellScore:
         parent=record.parent,
         key=record.key,
         trajectory=trajectory_of(submission.program for submission in run.state.submissions),
+        selected=run.result.selected or "",
     )
 
 
@@ -235,7 +238,7 @@ def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str
             raise RecordError(f"the comparison mixes {problem}; compare them apart, or allow '{name}'")
         if problem:
             notes.append(f"Mixes {problem}.")
-    return [*notes, *equal_levels(scores)]
+    return [*notes, *equal_levels(scores), *equal_seeds(scores)]
 
 
 def _problem(scores: Sequence[CellScore], name: str, allow: Collection[str]) -> str:

@@ -66,7 +66,8 @@ def program(folder: Path, text: str) -> Program:
 def lay_run(tmp_path: Path) -> LayRun:
     """`lay_run(label, slug, seed, heldout, ...)` writes a Run under tmp_path/outputs and returns its folder.
 
-    `upto` stops the journal early: 'opened', 'session' or 'ended'. Further keywords replace fields of the record.
+    `upto` stops the journal early: 'opened', 'session' or 'ended'. `alike`: every seed has the same Programs.
+    Further keywords replace fields of the record.
     """
 
     def lay(
@@ -82,12 +83,13 @@ def lay_run(tmp_path: Path) -> LayRun:
         usage: Mapping[str, Any] | None = None,
         output: Path = tmp_path / "outputs",
         tag: str = "abc",
+        alike: bool = False,
         **changes: Any,
     ) -> Path:
         folder = output / "runs" / slug / label / f"s{seed}-{tag}"
         store = ProgramStore(output / "programs")
         first = program(tmp_path / "source", f"# {label} first\n")
-        second = program(tmp_path / "source", f"# {label} second\nx = 1\n")
+        second = program(tmp_path / "source", f"# {label} second\nx = {1 if alike else 1 + seed}\n")
         for one in (first, second):
             store.put(one)
             link_program(folder, store, one.digest)

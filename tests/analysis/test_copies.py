@@ -1,4 +1,4 @@
-"""Levels of a swept setting that changed nothing are told by name, in tables and figures alike."""
+"""Levels and seeds that changed nothing are told by name, in tables and figures alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evopolicy.analysis import find_runs, load_frames, note_of, profile_figure, rank_table
-from evopolicy.analysis.copies import equal_levels, trajectory_of
+from evopolicy.analysis.copies import equal_levels, equal_seeds, trajectory_of
 from evopolicy.analysis.paper_tables import paper_table
 from evopolicy.analysis.scores import CellScore
 from evopolicy.analysis.table_config import TableConfig
@@ -51,6 +51,50 @@ def test_one_setting_at_a_time_and_each_agent_by_itself() -> None:
 )
 def test_what_is_no_copy_of_another_level_is_not_told(cells: list[CellScore]) -> None:
     assert equal_levels(cells) == []
+
+
+def measured(selected: str, seed: int, benchmark: str = "x", agent: str = "ada", **changes: Any) -> CellScore:
+    known: dict[str, Any] = {"conditions": {"parameters": "1"}, "settings": {"pool.seed": 0}, **changes}
+    return CellScore(agent, benchmark, seed, "done", episodes=8, selected=selected, **known)
+
+
+def test_seeds_that_gave_one_program_are_told_with_how_many_and_where() -> None:
+    cells = [measured("p", seed, slug, agent) for seed in (0, 1) for slug in ("x", "y") for agent in ("ada", "bob")]
+    cells += [measured(program, seed, "z") for seed, program in enumerate("ppq")]
+    (said,) = equal_seeds(cells)
+    assert "ada, bob (2 of 2 on 2 Benchmarks); ada (2 of 3 on z). Such Runs are copies" in said
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        measured("q", 1),
+        measured("p", 1, "y"),
+        measured("p", 1, agent="bob"),
+        measured("p", 0),
+        measured("p", 1, settings={"pool.seed": 1}),
+        measured("p", 1, conditions={"parameters": "2"}),
+    ],
+    ids=["another Program", "another Benchmark", "another entry", "one seed", "other Episodes", "another task"],
+)
+def test_what_is_no_copy_over_seeds_is_not_told(other: CellScore) -> None:
+    assert equal_seeds([measured("p", 0), other]) == equal_seeds([measured("", 0), measured("", 1)]) == []
+
+
+def test_every_table_and_figure_tells_the_seeds_that_are_copies(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+    for seed in range(3):
+        lay_run("still", "cartpole", seed, [1.0, 2.0], alike=True)
+        lay_run("ada", "cartpole", seed, [1.0 + seed, 2.0 + seed])
+    found = find_runs(tmp_path / "outputs")
+    frames = load_frames(found)
+    config = TableConfig(title="t", kind="heldout", columns=("benchmarks",))
+    told = "Several seeds gave the same Program: still (3 of 3 on cartpole)."
+    for said in (
+        "\n".join(paper_table(config, frames).notes),
+        "\n".join(rank_table(found).notes),
+        note_of(profile_figure(frames)),
+    ):
+        assert told in said
 
 
 def test_a_trajectory_is_the_programs_in_their_order() -> None:
