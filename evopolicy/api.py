@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy import build
-from evopolicy.kernel.benchmark import Split
-from evopolicy.kernel.evaluation import Graded
-from evopolicy.kernel.pool import SPLITS
-from evopolicy.kernel.ports import Observer
-from evopolicy.kernel.record import Run, load_run
-from evopolicy.kernel.selection import Measurement
+from evopolicy.kernel.ports.benchmark import Split
+from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.pool import SPLITS
+from evopolicy.kernel.ports.protocols import Observer
+from evopolicy.kernel.session.record import Run, load_run
+from evopolicy.kernel.session.selection import Measurement
 from evopolicy.presets import load_config
 
 __all__ = ["Result", "evaluate", "load_run", "run"]

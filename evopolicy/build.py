@@ -21,39 +21,39 @@ from evopolicy.cells import (
 )
 from evopolicy.config import ExecutionConfig, RunConfig
 from evopolicy.config import config_from as config_from
-from evopolicy.execution import agent_network
 from evopolicy.execution import isolation as levels
-from evopolicy.execution.agent import LocalAgentLauncher, know_logins
-from evopolicy.execution.by_hand import ByHand
-from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.agent import network as agent_network
+from evopolicy.execution.agent.by_hand import ByHand
+from evopolicy.execution.agent.launcher import LocalAgentLauncher, know_logins
+from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.machine import cores as cores
 from evopolicy.execution.machine import versions
-from evopolicy.kernel.benchmark import Benchmark, Split
-from evopolicy.kernel.durable import make_folder, move_durably
 from evopolicy.kernel.errors import ConfigError, IsolationError, RecordError, did_you_mean
-from evopolicy.kernel.evaluation import Evaluation, evaluate_program, failure_counts
-from evopolicy.kernel.feedback import Visibility
-from evopolicy.kernel.folders import HeldFolder
-from evopolicy.kernel.owner import Ownership
-from evopolicy.kernel.pool import SPLITS, plan_pool
-from evopolicy.kernel.ports import (
+from evopolicy.kernel.files.durable import make_folder, move_durably
+from evopolicy.kernel.files.folders import HeldFolder
+from evopolicy.kernel.files.program import ProgramStore, capture
+from evopolicy.kernel.ports.benchmark import Benchmark, Split
+from evopolicy.kernel.ports.evaluation import Evaluation, evaluate_program, failure_counts
+from evopolicy.kernel.ports.feedback import Visibility
+from evopolicy.kernel.ports.pool import SPLITS, plan_pool
+from evopolicy.kernel.ports.protocols import (
     AgentIntegration,
     AgentLauncher,
     AgentLimits,
     Executor,
     Observer,
 )
-from evopolicy.kernel.program import ProgramStore, capture
-from evopolicy.kernel.record import (
+from evopolicy.kernel.run.owner import Ownership
+from evopolicy.kernel.run.run import RunPlan, run
+from evopolicy.kernel.session.record import (
     RECORD,
     Run,
     RunRecord,
     load_run,
 )
-from evopolicy.kernel.run import RunPlan, run
-from evopolicy.kernel.selection import Measurement, measure
-from evopolicy.kernel.session import SessionSite
-from evopolicy.kernel.submission import Bench
+from evopolicy.kernel.session.selection import Measurement, measure
+from evopolicy.kernel.session.session import SessionSite
+from evopolicy.kernel.session.submission import Bench
 from evopolicy.session import client
 from evopolicy.session.gateway import SocketGateway
 from evopolicy.session.task_text import TaskTerms

@@ -20,27 +20,27 @@ from evopolicy.agents import load_agent
 from evopolicy.authoring.discovery import find_benchmark
 from evopolicy.config import RunConfig, check_cost_limit, refuse_secrets, written
 from evopolicy.config import config_from as config_from
-from evopolicy.execution import agent_network
 from evopolicy.execution import isolation as levels
+from evopolicy.execution.agent import network as agent_network
 from evopolicy.execution.machine import cores as cores
 from evopolicy.execution.machine import machine
-from evopolicy.kernel.benchmark import Benchmark
 from evopolicy.kernel.errors import ConfigError, wrong_type
-from evopolicy.kernel.logins import Logins
-from evopolicy.kernel.ports import (
+from evopolicy.kernel.files.program import Program, capture
+from evopolicy.kernel.files.seal import seal
+from evopolicy.kernel.ports.benchmark import Benchmark
+from evopolicy.kernel.ports.protocols import (
     AgentIntegration,
     AgentNetwork,
 )
-from evopolicy.kernel.prices import Price
-from evopolicy.kernel.program import Program, capture
-from evopolicy.kernel.record import (
+from evopolicy.kernel.run.prices import Price
+from evopolicy.kernel.secrecy.logins import Logins
+from evopolicy.kernel.secrecy.secrets import Masker
+from evopolicy.kernel.session.record import (
     SCHEMA,
     BenchmarkIdentity,
     RunRecord,
     new_id,
 )
-from evopolicy.kernel.seal import seal
-from evopolicy.kernel.secrets import Masker
 from evopolicy.kernel.values import digest
 from evopolicy.session.workspace import skill_digests
 

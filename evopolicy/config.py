@@ -11,15 +11,15 @@ from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
-from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.pool_secret import pool_secret
-from evopolicy.kernel.ports import AGENT_NETWORKS, AgentLimits, Limits
-from evopolicy.kernel.prices import NO_PRICES, PriceTable
-from evopolicy.kernel.record import FeedbackConfig
-from evopolicy.kernel.secrets import Masker, is_secret_argument, is_secret_key, mask_uri
-from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.ports.pool import PoolConfig
+from evopolicy.kernel.ports.protocols import AGENT_NETWORKS, AgentLimits, Limits
+from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
+from evopolicy.kernel.secrecy.pool_secret import pool_secret
+from evopolicy.kernel.secrecy.secrets import Masker, is_secret_argument, is_secret_key, mask_uri
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.record import FeedbackConfig
+from evopolicy.kernel.session.selection import SelectionConfig
 
 MAX_BLOCK_SECONDS = 600.0
 LEAST_SECONDS = 0.001

@@ -12,7 +12,7 @@ from typing import Any, cast
 from evopolicy.config import RunConfig
 from evopolicy.execution import isolation as levels
 from evopolicy.kernel.errors import ConfigError, IsolationError
-from evopolicy.kernel.seal import is_ours
+from evopolicy.kernel.files.seal import is_ours
 
 TRUST = "trust"
 _TOLD = ("argv", "cli", "command", "base_url", "source", "files", "home", "environment", "variables")

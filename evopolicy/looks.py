@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.folders import HeldFolder
+from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.values import digest
 
 FOLDER = "EVOPOLICY_LOOKS"

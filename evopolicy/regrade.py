@@ -15,19 +15,19 @@ from evopolicy.config import RunConfig, config_from, written
 from evopolicy.consent import TRUST, check_lowered, loaded
 from evopolicy.execution import isolation as levels
 from evopolicy.execution.machine import machine, versions
-from evopolicy.kernel.benchmark import PrivateSplit
 from evopolicy.kernel.errors import ConfigError, RecordError
-from evopolicy.kernel.owner import Ownership
-from evopolicy.kernel.pool import PoolConfig, plan_pool
-from evopolicy.kernel.pool_secret import POOL_SECRET
-from evopolicy.kernel.ports import Observer
-from evopolicy.kernel.program import ProgramStore, archived, archived_names
-from evopolicy.kernel.received import names_in
-from evopolicy.kernel.record import Run, RunRecord, new_id, output_of_run
-from evopolicy.kernel.regrade import adopt, lay_regrade, regrade
-from evopolicy.kernel.result import Grading
-from evopolicy.kernel.seal import is_ours, seal
-from evopolicy.kernel.submission import Bench
+from evopolicy.kernel.files.program import ProgramStore, archived, archived_names
+from evopolicy.kernel.files.received import names_in
+from evopolicy.kernel.files.seal import is_ours, seal
+from evopolicy.kernel.ports.benchmark import PrivateSplit
+from evopolicy.kernel.ports.pool import PoolConfig, plan_pool
+from evopolicy.kernel.ports.protocols import Observer
+from evopolicy.kernel.run.owner import Ownership
+from evopolicy.kernel.run.regrade import adopt, lay_regrade, regrade
+from evopolicy.kernel.run.result import Grading
+from evopolicy.kernel.secrecy.pool_secret import POOL_SECRET
+from evopolicy.kernel.session.record import Run, RunRecord, new_id, output_of_run
+from evopolicy.kernel.session.submission import Bench
 from evopolicy.kernel.values import digest
 from evopolicy.presets import option
 

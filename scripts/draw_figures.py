@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from evopolicy import analysis  # noqa: E402
-from evopolicy.analysis.columns import rows_of, typed_frame  # noqa: E402
 from evopolicy.analysis.figures.style import picture  # noqa: E402
-from evopolicy.analysis.frames import COLUMNS, Frames  # noqa: E402
+from evopolicy.analysis.records.columns import rows_of, typed_frame  # noqa: E402
+from evopolicy.analysis.records.frames import COLUMNS, Frames  # noqa: E402
 from tests.analysis.trajectories import Made, Sent, frames  # noqa: E402
 
 FIRST = "def make_policy(c):\n    return lambda o: o[0] * 0.5\n"

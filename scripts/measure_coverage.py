@@ -22,20 +22,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from evopolicy.analysis.intervals import (
+from evopolicy.analysis.stats.intervals import (
     Interval,
     aggregate_difference_interval,
     aggregate_mean_interval,
     mean_interval,
 )
-from evopolicy.analysis.rank import rank_scores
-from evopolicy.analysis.resampling import (
+from evopolicy.analysis.stats.rank import rank_scores
+from evopolicy.analysis.stats.resampling import (
     aggregate_interval,
     improvement_interval,
     profile_band,
     rank_score_intervals,
 )
-from evopolicy.analysis.statistics import Floats
+from evopolicy.analysis.stats.statistics import Floats
 
 MIXES: Mapping[str, tuple[float, float, float]] = {
     "between Runs": (1.0, 0.1, 0.3),

@@ -32,13 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.machine import cores
 from evopolicy.kernel import spaces
-from evopolicy.kernel.benchmark import Benchmark, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.policy import PolicyContext, bind
-from evopolicy.kernel.ports import Limits
-from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.ports.benchmark import Benchmark, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
+from evopolicy.kernel.ports.protocols import Limits
+from evopolicy.kernel.session.record import Run, load_run
 
 LIMITS = Limits(5.0, 300.0, 2 << 30, 65_536, 64 << 20, 60.0, 60.0)
 STEADY = "class P:\n    def act(self, obs): return 0\ndef make_policy(context): return P()\n"

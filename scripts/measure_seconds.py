@@ -17,8 +17,8 @@ from typing import Any
 
 from evopolicy.authoring import find_benchmark
 from evopolicy.cli import dry_run
-from evopolicy.kernel.benchmark import EpisodeSpec
 from evopolicy.kernel.policy import PolicyContext, bind
+from evopolicy.kernel.ports.benchmark import EpisodeSpec
 from evopolicy.presets import conf_folder
 
 _STEPS, _RESETS = 300, 10

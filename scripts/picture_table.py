@@ -14,7 +14,7 @@ from rich.console import Console
 
 from evopolicy.analysis import find_runs, rank_table, render_rich
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.sweep import sweep_folder
+from evopolicy.kernel.run.sweep import sweep_folder
 
 WIDTH = 100
 

@@ -24,7 +24,7 @@ from typing import Any
 import measure_engine as measure  # type: ignore[import-not-found]  # beside this file
 import numpy as np
 
-from evopolicy.execution import codec
+from evopolicy.execution.wire import codec
 
 _SENT, _ANSWERED = 170, 60
 

@@ -15,12 +15,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.journal import Journal
-from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.ports import AgentIdentity
-from evopolicy.kernel.program import ProgramStore, capture
-from evopolicy.kernel.record import (
+from evopolicy.kernel.files.program import ProgramStore, capture
+from evopolicy.kernel.files.seal import seal
+from evopolicy.kernel.ports.pool import PoolConfig
+from evopolicy.kernel.ports.protocols import AgentIdentity
+from evopolicy.kernel.run.sweep import SCHEMA as SWEEP_SCHEMA
+from evopolicy.kernel.run.sweep import Cell, Sweep, write_sweep
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.journal import Journal
+from evopolicy.kernel.session.record import (
     SCHEMA,
     BenchmarkIdentity,
     FeedbackConfig,
@@ -30,10 +33,7 @@ from evopolicy.kernel.record import (
     load_run,
     write_record,
 )
-from evopolicy.kernel.seal import seal
-from evopolicy.kernel.selection import SelectionConfig, measure
-from evopolicy.kernel.sweep import SCHEMA as SWEEP_SCHEMA
-from evopolicy.kernel.sweep import Cell, Sweep, write_sweep
+from evopolicy.kernel.session.selection import SelectionConfig, measure
 
 # Records made by tests are sealed by a key of the tests' own, never by that of the user who runs them.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="evopolicy-tests-state-")

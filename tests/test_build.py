@@ -15,8 +15,8 @@ import evopolicy
 from evopolicy import build, cells, regrade
 from evopolicy.execution import isolation
 from evopolicy.kernel.errors import ConfigError, IsolationError, RecordError
-from evopolicy.kernel.pool_secret import POOL_SECRET, pool_secret
-from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.secrecy.pool_secret import POOL_SECRET, pool_secret
+from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.presets import load_config
 
 

@@ -14,8 +14,8 @@ from evopolicy import looks
 from evopolicy.cells import load_benchmark
 from evopolicy.cli import compose
 from evopolicy.cli.groups import group_options
-from evopolicy.kernel.benchmark import Benchmark
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.ports.benchmark import Benchmark
 from evopolicy.presets import option
 from tests.execution.conftest import becomes
 

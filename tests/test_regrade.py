@@ -10,8 +10,8 @@ import pytest
 
 from evopolicy.config import SecretConfig
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.pool_secret import POOL_SECRET, pool_secret
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.secrecy.pool_secret import POOL_SECRET, pool_secret
+from evopolicy.kernel.session.record import load_run
 from evopolicy.regrade import pool_secret as drawn_by
 
 

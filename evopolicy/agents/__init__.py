@@ -11,7 +11,7 @@ from typing import Any
 
 from evopolicy.agents.config import AgentConfig, make_config
 from evopolicy.kernel.errors import AgentError, did_you_mean
-from evopolicy.kernel.ports import AgentIntegration
+from evopolicy.kernel.ports.protocols import AgentIntegration
 
 AGENTS: dict[str, str] = {
     "baseline": "evopolicy.agents.baseline.integration:Baseline",

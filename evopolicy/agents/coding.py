@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, identity
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentIdentity, Provider
-from evopolicy.kernel.prices import Price
+from evopolicy.kernel.ports.protocols import AgentIdentity, Provider
+from evopolicy.kernel.run.prices import Price
 
 VERSION_SECONDS = 90.0
 """Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""

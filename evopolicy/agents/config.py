@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from evopolicy.kernel.errors import ConfigError, did_you_mean, wrong_type
-from evopolicy.kernel.ports import AgentIdentity
+from evopolicy.kernel.ports.protocols import AgentIdentity
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Linux starts no process with a longer argument."""

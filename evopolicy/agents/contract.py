@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentIntegration, AgentTask, Invocation
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentIntegration, AgentTask, Invocation
+from evopolicy.kernel.ports.transcript import Transcript
 from evopolicy.kernel.values import ValueRefused, public
 
 PROGRAMS = ("initial", "random", "parametric")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evopolicy.agents import scripts
-from evopolicy.kernel.ports import AgentTask
+from evopolicy.kernel.ports.protocols import AgentTask
 
 _SCRIPT, _PLACES = "home.py", "home.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.transcript import Transcript
 
 
 @dataclass(frozen=True)

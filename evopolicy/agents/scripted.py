@@ -11,8 +11,8 @@ from typing import Any
 from evopolicy.agents import scripts
 from evopolicy.agents.stream import numbered_json_lines
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentTask, Invocation
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation
+from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
 
 _MAIN = """\
 import sys

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.transcript import ErrorKind, Step, StepSource, ToolCall, Transcript, Usage
+from evopolicy.kernel.ports.transcript import ErrorKind, Step, StepSource, ToolCall, Transcript, Usage
 
 MAX_STEPS = 100_000
 MAX_CALLS = 100_000

@@ -6,10 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evopolicy.analysis.code import CodeMeasures, measure_code
-    from evopolicy.analysis.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
-    from evopolicy.analysis.differences import EntryDifference, entry_differences, run_keys
-    from evopolicy.analysis.edits import edit_counts, size_counts
     from evopolicy.analysis.figures.config import FigureConfig, draw_figure, figure_config
     from evopolicy.analysis.figures.curves import best_so_far_figure
     from evopolicy.analysis.figures.demand import demand_figure
@@ -20,8 +16,16 @@ if TYPE_CHECKING:
     from evopolicy.analysis.figures.style import note_of, save_figure, svg_text
     from evopolicy.analysis.figures.timeline import timeline_figure
     from evopolicy.analysis.figures.usage import usage_figure
-    from evopolicy.analysis.frames import Frames
-    from evopolicy.analysis.intervals import (
+    from evopolicy.analysis.paper.published import published_scores
+    from evopolicy.analysis.programs.code import CodeMeasures, measure_code
+    from evopolicy.analysis.programs.diagnostics import DIAGNOSTIC_COLUMNS, Diagnostics, diagnose
+    from evopolicy.analysis.programs.edits import edit_counts, size_counts
+    from evopolicy.analysis.programs.normal_form import topology
+    from evopolicy.analysis.records.frames import Frames
+    from evopolicy.analysis.records.load import Found, find_runs, load_frames
+    from evopolicy.analysis.records.scores import CellScore, check_comparable
+    from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, run_keys
+    from evopolicy.analysis.stats.intervals import (
         Comparison,
         Difference,
         Interval,
@@ -35,22 +39,15 @@ if TYPE_CHECKING:
         paired_interval,
         summarize,
     )
-    from evopolicy.analysis.load import Found, find_runs, load_frames
-    from evopolicy.analysis.normal_form import topology
-    from evopolicy.analysis.paper_tables import draw_table, paper_table
-    from evopolicy.analysis.published import published_scores
-    from evopolicy.analysis.rank import rank_entries, rank_scores
-    from evopolicy.analysis.render import render_csv, render_html, render_markdown, render_rich, render_text
-    from evopolicy.analysis.reproduced import RandomCell, random_row, render_random_row
-    from evopolicy.analysis.resampling import (
+    from evopolicy.analysis.stats.rank import rank_entries, rank_scores
+    from evopolicy.analysis.stats.resampling import (
         ProfileBand,
         aggregate_interval,
         improvement_interval,
         profile_band,
         rank_score_intervals,
     )
-    from evopolicy.analysis.scores import CellScore, check_comparable
-    from evopolicy.analysis.statistics import (
+    from evopolicy.analysis.stats.statistics import (
         holm,
         iqm,
         normalize,
@@ -58,83 +55,86 @@ if TYPE_CHECKING:
         probability_of_improvement,
         wilson,
     )
-    from evopolicy.analysis.table_config import TableConfig
-    from evopolicy.analysis.tables import EntryRank, RankTable, entry_ranks, rank_table
+    from evopolicy.analysis.tables.config import TableConfig
+    from evopolicy.analysis.tables.paper_tables import draw_table, paper_table
+    from evopolicy.analysis.tables.ranks import EntryRank, RankTable, entry_ranks, rank_table
+    from evopolicy.analysis.tables.render import render_csv, render_html, render_markdown, render_rich, render_text
+    from evopolicy.analysis.tables.reproduced import RandomCell, random_row, render_random_row
 
 _HOMES = {
-    "CellScore": "scores",
-    "CodeMeasures": "code",
-    "Comparison": "intervals",
-    "DIAGNOSTIC_COLUMNS": "diagnostics",
-    "Diagnostics": "diagnostics",
-    "Difference": "intervals",
-    "EntryDifference": "differences",
-    "EntryRank": "tables",
+    "CellScore": "records.scores",
+    "CodeMeasures": "programs.code",
+    "Comparison": "stats.intervals",
+    "DIAGNOSTIC_COLUMNS": "programs.diagnostics",
+    "Diagnostics": "programs.diagnostics",
+    "Difference": "stats.intervals",
+    "EntryDifference": "stats.differences",
+    "EntryRank": "tables.ranks",
     "FigureConfig": "figures.config",
-    "Found": "load",
-    "Frames": "frames",
-    "Interval": "intervals",
-    "ProfileBand": "resampling",
-    "RandomCell": "reproduced",
-    "RankTable": "tables",
-    "Summary": "intervals",
-    "TableConfig": "table_config",
-    "aggregate_difference_interval": "intervals",
-    "aggregate_interval": "resampling",
-    "aggregate_mean_interval": "intervals",
+    "Found": "records.load",
+    "Frames": "records.frames",
+    "Interval": "stats.intervals",
+    "ProfileBand": "stats.resampling",
+    "RandomCell": "tables.reproduced",
+    "RankTable": "tables.ranks",
+    "Summary": "stats.intervals",
+    "TableConfig": "tables.config",
+    "aggregate_difference_interval": "stats.intervals",
+    "aggregate_interval": "stats.resampling",
+    "aggregate_mean_interval": "stats.intervals",
     "best_so_far_figure": "figures.curves",
-    "check_comparable": "scores",
-    "compare": "intervals",
+    "check_comparable": "records.scores",
+    "compare": "stats.intervals",
     "demand_figure": "figures.demand",
-    "diagnose": "diagnostics",
+    "diagnose": "programs.diagnostics",
     "difference_figure": "figures.differences",
-    "difference_interval": "intervals",
+    "difference_interval": "stats.intervals",
     "draw_figure": "figures.config",
-    "draw_table": "paper_tables",
-    "edit_counts": "edits",
+    "draw_table": "tables.paper_tables",
+    "edit_counts": "programs.edits",
     "edit_size_figure": "figures.edits",
-    "entry_differences": "differences",
-    "entry_ranks": "tables",
-    "few_runs_foot": "intervals",
+    "entry_differences": "stats.differences",
+    "entry_ranks": "tables.ranks",
+    "few_runs_foot": "stats.intervals",
     "figure_config": "figures.config",
-    "find_runs": "load",
-    "holm": "statistics",
-    "improvement_interval": "resampling",
-    "iqm": "statistics",
-    "load_frames": "load",
-    "mean_interval": "intervals",
-    "measure_code": "code",
-    "normalize": "statistics",
+    "find_runs": "records.load",
+    "holm": "stats.statistics",
+    "improvement_interval": "stats.resampling",
+    "iqm": "stats.statistics",
+    "load_frames": "records.load",
+    "mean_interval": "stats.intervals",
+    "measure_code": "programs.code",
+    "normalize": "stats.statistics",
     "note_of": "figures.style",
-    "paired_interval": "intervals",
-    "paper_table": "paper_tables",
-    "performance_profile": "statistics",
-    "probability_of_improvement": "statistics",
-    "profile_band": "resampling",
+    "paired_interval": "stats.intervals",
+    "paper_table": "tables.paper_tables",
+    "performance_profile": "stats.statistics",
+    "probability_of_improvement": "stats.statistics",
+    "profile_band": "stats.resampling",
     "profile_figure": "figures.scores",
-    "published_scores": "published",
-    "random_row": "reproduced",
-    "rank_entries": "rank",
+    "published_scores": "paper.published",
+    "random_row": "tables.reproduced",
+    "rank_entries": "stats.rank",
     "rank_figure": "figures.scores",
-    "rank_score_intervals": "resampling",
-    "rank_scores": "rank",
-    "rank_table": "tables",
-    "render_csv": "render",
-    "render_html": "render",
-    "render_markdown": "render",
-    "render_random_row": "reproduced",
-    "render_rich": "render",
-    "render_text": "render",
-    "run_keys": "differences",
+    "rank_score_intervals": "stats.resampling",
+    "rank_scores": "stats.rank",
+    "rank_table": "tables.ranks",
+    "render_csv": "tables.render",
+    "render_html": "tables.render",
+    "render_markdown": "tables.render",
+    "render_random_row": "tables.reproduced",
+    "render_rich": "tables.render",
+    "render_text": "tables.render",
+    "run_keys": "stats.differences",
     "save_figure": "figures.style",
-    "size_counts": "edits",
+    "size_counts": "programs.edits",
     "splits_figure": "figures.splits",
-    "summarize": "intervals",
+    "summarize": "stats.intervals",
     "svg_text": "figures.style",
     "timeline_figure": "figures.timeline",
-    "topology": "normal_form",
+    "topology": "programs.normal_form",
     "usage_figure": "figures.usage",
-    "wilson": "statistics",
+    "wilson": "stats.statistics",
 }
 
 __all__ = [

@@ -15,7 +15,9 @@ from evopolicy.authoring.profile import Column, Episode, Measure, Profile, Serie
 from evopolicy.authoring.replay import load_policy, policy_context, rollout, run_program, step_again
 from evopolicy.authoring.spaces import belongs, column_names, flatten, space_from_gymnasium
 from evopolicy.authoring.traces import write_traces
-from evopolicy.kernel.benchmark import (
+from evopolicy.kernel.errors import BenchmarkError, ConfigError, ExecutionError, InvalidAction, did_you_mean
+from evopolicy.kernel.policy import PolicyContext
+from evopolicy.kernel.ports.benchmark import (
     Benchmark,
     BenchmarkReference,
     BenchmarkSpec,
@@ -25,10 +27,8 @@ from evopolicy.kernel.benchmark import (
     Split,
     Transition,
 )
-from evopolicy.kernel.errors import BenchmarkError, ConfigError, ExecutionError, InvalidAction, did_you_mean
-from evopolicy.kernel.evaluation import EpisodeResult, Fault, Outcome, Output, PolicyFailure, failure_counts
-from evopolicy.kernel.feedback import Artifact
-from evopolicy.kernel.policy import PolicyContext
+from evopolicy.kernel.ports.evaluation import EpisodeResult, Fault, Outcome, Output, PolicyFailure, failure_counts
+from evopolicy.kernel.ports.feedback import Artifact
 from evopolicy.kernel.spaces import (
     Box,
     Dict,

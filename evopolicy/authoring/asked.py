@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 from evopolicy.authoring.benchmark import OutOfBounds, check_options
 from evopolicy.authoring.profile import Column, How, Measure
-from evopolicy.kernel.benchmark import Field
 from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.kernel.pool import SEED_BITS
+from evopolicy.kernel.ports.benchmark import Field
+from evopolicy.kernel.ports.pool import SEED_BITS
 from evopolicy.kernel.values import Value, digest
 
 _TEXT = {

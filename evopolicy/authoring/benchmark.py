@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from evopolicy.authoring.environment import RESERVED, GymnasiumEnvironment
 from evopolicy.authoring.profile import Profile
 from evopolicy.authoring.spaces import column_names, member_of, space_from_gymnasium
-from evopolicy.kernel.benchmark import (
+from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
+from evopolicy.kernel.ports.benchmark import (
     BenchmarkReference,
     BenchmarkSpec,
     Environment,
@@ -22,10 +23,9 @@ from evopolicy.kernel.benchmark import (
     Field,
     Split,
 )
-from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
-from evopolicy.kernel.evaluation import EpisodeResult, Outcome, failure_counts, grade
-from evopolicy.kernel.feedback import Artifact
-from evopolicy.kernel.pool import SEED_BITS
+from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome, failure_counts, grade
+from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.pool import SEED_BITS
 from evopolicy.kernel.spaces import Space, from_value, to_value
 from evopolicy.kernel.values import Value
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from evopolicy.authoring import check_feedback, check_program
 from evopolicy.authoring.spaces import belongs, column_names
-from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec, Split
 from evopolicy.kernel.errors import BenchmarkError, InvalidAction
-from evopolicy.kernel.pool import SEED_BITS, SPLITS
+from evopolicy.kernel.ports.benchmark import Benchmark, EpisodeSpec, Split
+from evopolicy.kernel.ports.pool import SEED_BITS, SPLITS
 from evopolicy.kernel.spaces import (
     Box,
     Dict,

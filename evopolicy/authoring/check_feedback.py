@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from evopolicy.authoring.replay import rollout
-from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
 from evopolicy.kernel.errors import BenchmarkError
-from evopolicy.kernel.evaluation import EpisodeResult, Fault, Outcome, PolicyFailure, grade
-from evopolicy.kernel.feedback import Artifact, check_artifacts
+from evopolicy.kernel.ports.benchmark import Benchmark, EpisodeSpec
+from evopolicy.kernel.ports.evaluation import EpisodeResult, Fault, Outcome, PolicyFailure, grade
+from evopolicy.kernel.ports.feedback import Artifact, check_artifacts
 from evopolicy.kernel.trace import read_trace
 from evopolicy.kernel.values import public
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evopolicy.authoring.replay import run_program
-from evopolicy.kernel.benchmark import Benchmark, EpisodeSpec
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.program import capture
+from evopolicy.kernel.files.program import capture
+from evopolicy.kernel.ports.benchmark import Benchmark, EpisodeSpec
 
 NEEDED = ("initial", "random")
 ALLOWED = frozenset(sys.stdlib_module_names) | {"numpy", "scipy"}

@@ -11,8 +11,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from evopolicy.authoring.benchmark import GymnasiumBenchmark, Seen
-from evopolicy.kernel.benchmark import Benchmark
 from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
+from evopolicy.kernel.ports.benchmark import Benchmark
 from evopolicy.kernel.values import Value
 
 GROUP = "evopolicy.benchmarks"

@@ -11,8 +11,8 @@ import numpy as np
 
 from evopolicy.authoring.profile import Episode, Profile, Series
 from evopolicy.authoring.spaces import flatten, member_of, own_action
-from evopolicy.kernel.benchmark import BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.errors import ExecutionError
+from evopolicy.kernel.ports.benchmark import BenchmarkSpec, EpisodeSpec, Transition
 from evopolicy.kernel.spaces import Box
 from evopolicy.kernel.values import Value
 

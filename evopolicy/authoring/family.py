@@ -8,8 +8,8 @@ from pathlib import Path
 
 from evopolicy.authoring.benchmark import GymnasiumBenchmark, OutOfBounds
 from evopolicy.authoring.profile import Profile
-from evopolicy.kernel.benchmark import BenchmarkReference
 from evopolicy.kernel.errors import BenchmarkError, did_you_mean
+from evopolicy.kernel.ports.benchmark import BenchmarkReference
 from evopolicy.kernel.values import Value
 
 

@@ -18,8 +18,8 @@ from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.benchmark import GymnasiumBenchmark, Seen, seen_of
 from evopolicy.authoring.linear import linear_program
 from evopolicy.authoring.profile import Profile
-from evopolicy.kernel.benchmark import BenchmarkReference
 from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
+from evopolicy.kernel.ports.benchmark import BenchmarkReference
 from evopolicy.kernel.values import Value
 
 _DESCRIPTION = 6_000

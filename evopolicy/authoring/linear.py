@@ -10,7 +10,7 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from evopolicy.kernel.folders import HeldFolder
+from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 MOST = 1_000

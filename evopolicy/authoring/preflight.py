@@ -20,9 +20,9 @@ from evopolicy.authoring.benchmark import GymnasiumBenchmark
 from evopolicy.authoring.gymnasium import load_telling, said
 from evopolicy.authoring.replay import load_policy, policy_context, run_program
 from evopolicy.authoring.spaces import misfit, own_action
-from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.failures import INEXACT, SAME_EPISODES
+from evopolicy.kernel.ports.benchmark import BenchmarkReference, EpisodeSpec
+from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES
 from evopolicy.kernel.spaces import cast_action
 
 LEAST_STEPS, MOST_STEPS = 5, 200

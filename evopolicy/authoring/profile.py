@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evopolicy.kernel.benchmark import Field
+from evopolicy.kernel.ports.benchmark import Field
 from evopolicy.kernel.values import Value
 
 How = Literal["sum", "mean", "min", "max", "first", "last", "change", "mean_abs", "max_abs"]

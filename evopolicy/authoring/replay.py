@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evopolicy.authoring.graphics import mujoco_gl, settings
-from evopolicy.kernel.benchmark import Benchmark, Environment, EpisodeSpec
 from evopolicy.kernel.errors import BenchmarkError
-from evopolicy.kernel.evaluation import Outcome
-from evopolicy.kernel.feedback import Artifact
 from evopolicy.kernel.policy import BoundPolicy, PolicyContext, bind
+from evopolicy.kernel.ports.benchmark import Benchmark, Environment, EpisodeSpec
+from evopolicy.kernel.ports.evaluation import Outcome
+from evopolicy.kernel.ports.feedback import Artifact
 from evopolicy.kernel.spaces import Box, Space, cast_action
 from evopolicy.kernel.trace import TraceRow, TraceWriter, read_trace
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from evopolicy.authoring.profile import Profile
 from evopolicy.authoring.spaces import column_names, flatten
-from evopolicy.kernel.benchmark import BenchmarkSpec, Field
-from evopolicy.kernel.evaluation import EpisodeResult
-from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import BenchmarkSpec, Field
+from evopolicy.kernel.ports.evaluation import EpisodeResult
+from evopolicy.kernel.ports.feedback import Artifact
 from evopolicy.kernel.spaces import Dict, Space, Tuple
 from evopolicy.kernel.trace import TraceRow, read_trace
 from evopolicy.kernel.values import Value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evopolicy.cli.live import Live
 from evopolicy.cli.text import clean, duration
-from evopolicy.kernel.waiting import Waiting, waiting
+from evopolicy.kernel.run.waiting import Waiting, waiting
 
 ENDED = frozenset({"finished", "reused", "failed"})
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.versioned import JOB_FORMAT
+from evopolicy.kernel.files.durable import write_durably
+from evopolicy.kernel.files.versioned import JOB_FORMAT
+from evopolicy.kernel.secrecy.secrets import Masker
+from evopolicy.kernel.session.record import Run
 
 _MASK = Masker.of(os.environ)
 """Of what an error may say."""

@@ -16,7 +16,7 @@ from evopolicy.cli.plan import Command, PlannedCell, spoiled
 from evopolicy.cli.sweep import shares, tell_weaker
 from evopolicy.cli.text import clean, duration, plural
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.record import RECORD, Run, load_run
+from evopolicy.kernel.session.record import RECORD, Run, load_run
 
 SECONDS = Path(__file__).with_name("seconds.json")
 """CPU seconds of an Episode that lasts as long as it may, by Benchmark: `scripts/measure_seconds.py` makes it."""

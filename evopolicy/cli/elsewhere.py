@@ -18,7 +18,7 @@ from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_sweep
 from evopolicy.cli.sweep import output_override, recorded
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.session.record import load_run
 
 
 def launch_elsewhere(

@@ -11,11 +11,11 @@ from evopolicy.cli import compose
 from evopolicy.cli.options import unquoted
 from evopolicy.cli.text import clean, number, plural
 from evopolicy.config import config_from
-from evopolicy.kernel.benchmark import Split
 from evopolicy.kernel.errors import ConfigError, ProgramError
-from evopolicy.kernel.evaluation import Evaluation, Graded, failure_counts
-from evopolicy.kernel.pool import SPLITS
-from evopolicy.kernel.selection import Measurement
+from evopolicy.kernel.ports.benchmark import Split
+from evopolicy.kernel.ports.evaluation import Evaluation, Graded, failure_counts
+from evopolicy.kernel.ports.pool import SPLITS
+from evopolicy.kernel.session.selection import Measurement
 
 _OWN = ("program", "split", "episodes")
 _SHOWN_FAILURES = 3

@@ -13,8 +13,8 @@ import msgspec
 from evopolicy.cli.processes import Child, kill_tree
 from evopolicy.cli.tracker import Order
 from evopolicy.config import TrackingConfig
-from evopolicy.kernel.secrets import mask_uri
-from evopolicy.kernel.sweep import sweep_folder
+from evopolicy.kernel.run.sweep import sweep_folder
+from evopolicy.kernel.secrecy.secrets import mask_uri
 
 _START_AFTER_SECONDS = 5.0
 """Importing MLflow takes seconds of a core: the first cells start before it."""

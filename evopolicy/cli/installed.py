@@ -71,7 +71,7 @@ def try_benchmark(family: str, value: str) -> None:
     """Load the entry point, reset an Environment of its first task, print the names it offers."""
     from evopolicy.authoring.discovery import GROUP
     from evopolicy.cells import load_benchmark
-    from evopolicy.kernel.benchmark import EpisodeSpec
+    from evopolicy.kernel.ports.benchmark import EpisodeSpec
     from evopolicy.presets import option
 
     load = metadata.EntryPoint(family, value, GROUP).load()
@@ -146,7 +146,7 @@ _REACH = (
 
 def tracking(output: Path, uri: str) -> Iterator[Finding]:
     """Whether the MLflow store answers; a database of our own that is not there yet is made by the first Run."""
-    from evopolicy.kernel.secrets import mask_uri
+    from evopolicy.kernel.secrecy.secrets import mask_uri
     from evopolicy.tracking.store import Tracking, resolve_uri
 
     place = mask_uri(resolve_uri(Tracking(uri), output))

@@ -24,8 +24,8 @@ from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_run, print_sweep
 from evopolicy.cli.sweep import output_override, run_single, run_sweep
 from evopolicy.config import written
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.sweep import Cell, read_sweep, sweep_folder
+from evopolicy.kernel.run.sweep import Cell, read_sweep, sweep_folder
+from evopolicy.kernel.session.record import Run
 
 _SEED = re.compile(r"seed=(0|-?[1-9]\d{0,17})")
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.ports import Progress
-from evopolicy.kernel.received import read_part
-from evopolicy.kernel.record import load_run
-from evopolicy.kernel.versioned import LIVE_FORMAT, parse_object
+from evopolicy.kernel.files.received import read_part
+from evopolicy.kernel.files.versioned import LIVE_FORMAT, parse_object
+from evopolicy.kernel.ports.protocols import Progress
+from evopolicy.kernel.session.record import load_run
 
 LIVE = LIVE_FORMAT.name
 _SECONDS = 0.2

@@ -92,7 +92,7 @@ def _tell(error: Exception) -> int:
     """Say what went wrong in one sentence; the exit code."""
     from evopolicy.cli.text import clean
     from evopolicy.kernel.errors import EvoPolicyError
-    from evopolicy.kernel.secrets import Masker
+    from evopolicy.kernel.secrecy.secrets import Masker
 
     text: str | None = str(error)
     code = getattr(error, "exit_code", 2)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.kernel.record import RECORD, output_of_run
-from evopolicy.kernel.sweep import SWEEP, sweep_folder
+from evopolicy.kernel.run.sweep import SWEEP, sweep_folder
+from evopolicy.kernel.session.record import RECORD, output_of_run
 
 OUTPUT = "outputs"
 """As in conf/config.yaml."""

@@ -16,11 +16,11 @@ from evopolicy.cli.axes import swept_axes
 from evopolicy.cli.schema import CommandConfig
 from evopolicy.cli.text import clean
 from evopolicy.config import RunConfig, config_from
-from evopolicy.kernel.attendance import all_tokens
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError
-from evopolicy.kernel.failures import SAID, spoils
-from evopolicy.kernel.record import RECORD, load_run
-from evopolicy.kernel.secrets import mask_uri
+from evopolicy.kernel.run.attendance import all_tokens
+from evopolicy.kernel.secrecy.secrets import mask_uri
+from evopolicy.kernel.session.failures import SAID, spoils
+from evopolicy.kernel.session.record import RECORD, load_run
 from evopolicy.kernel.values import digest
 
 _COMMAND_KEYS = ("sweep", "dry_run", "launcher")

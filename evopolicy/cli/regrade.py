@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from evopolicy import regrade as regrading
 from evopolicy.analysis import find_runs
-from evopolicy.analysis.load import Found
+from evopolicy.analysis.records.load import Found
 from evopolicy.cells import run_folder
 from evopolicy.cli.options import OUTPUT, listed, pair, truth, unquoted
 from evopolicy.cli.sources import sources, tell_left_out, tell_unreadable
@@ -20,14 +20,14 @@ from evopolicy.cli.summary import print_table_or_why
 from evopolicy.cli.text import clean, number, plural
 from evopolicy.cli.verbs import VERBS
 from evopolicy.consent import TRUST
-from evopolicy.kernel.benchmark import PrivateSplit
-from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, RecordError, did_you_mean
-from evopolicy.kernel.owner import Ownership
-from evopolicy.kernel.received import read_part
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.files.durable import write_durably
+from evopolicy.kernel.files.received import read_part
+from evopolicy.kernel.files.versioned import REGRADE_FORMAT, SCHEMA_KEY, parse
+from evopolicy.kernel.ports.benchmark import PrivateSplit
+from evopolicy.kernel.run.owner import Ownership
+from evopolicy.kernel.session.record import Run
 from evopolicy.kernel.values import digest
-from evopolicy.kernel.versioned import REGRADE_FORMAT, SCHEMA_KEY, parse
 
 _OWN = tuple(VERBS["regrade"].options)
 _WHAT = "the regrade"

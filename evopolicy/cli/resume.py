@@ -22,10 +22,10 @@ from evopolicy.cli.text import clean
 from evopolicy.config import config_from
 from evopolicy.consent import CONSENT, TRUST, check_lowered, check_ours, starts
 from evopolicy.kernel.errors import ConfigError, RecordError
-from evopolicy.kernel.received import names_in, read_part
-from evopolicy.kernel.record import output_of_run, read_record
-from evopolicy.kernel.sweep import read_sweep
-from evopolicy.kernel.versioned import JOB_FORMAT, parse_object
+from evopolicy.kernel.files.received import names_in, read_part
+from evopolicy.kernel.files.versioned import JOB_FORMAT, parse_object
+from evopolicy.kernel.run.sweep import read_sweep
+from evopolicy.kernel.session.record import output_of_run, read_record
 
 URI = "tracking.uri"
 _JOB = re.compile(r"[0-9]{4}\.json")

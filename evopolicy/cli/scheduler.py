@@ -20,9 +20,9 @@ from evopolicy.cli.board import Board
 from evopolicy.cli.cell import CellOutcome, Job, read_outcome
 from evopolicy.cli.live import LIVE, read_live
 from evopolicy.cli.processes import Child, Reaper
-from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.owner import Owned, Ownership
+from evopolicy.kernel.files.durable import write_durably
+from evopolicy.kernel.run.owner import Owned, Ownership
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 15.0

@@ -12,7 +12,7 @@ from evopolicy.cli.text import clean
 from evopolicy.kernel.errors import ConfigError
 
 if TYPE_CHECKING:
-    from evopolicy.analysis.load import Found
+    from evopolicy.analysis.records.load import Found
 
 KEYS = ("sweep", "source", "output", "tracking.uri")
 """The options `sources` reads, for `options.pairs`."""

@@ -13,9 +13,9 @@ from evopolicy.cli.live import LIVE, Live, read_live
 from evopolicy.cli.options import output_of, pairs, sweep_of
 from evopolicy.cli.text import clean, number
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.owner import is_owned
-from evopolicy.kernel.received import is_inside
-from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, run_of
+from evopolicy.kernel.files.received import is_inside
+from evopolicy.kernel.run.owner import is_owned
+from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep, run_of
 
 
 def status(words: Sequence[str]) -> int:
@@ -105,8 +105,8 @@ def _sweep_board(output: Path, sweep: Sweep) -> Board:
 
 
 def _score(folder: Path, result_key: str) -> float | None:
-    from evopolicy.kernel.agreement import heldout_contradiction
-    from evopolicy.kernel.record import load_run
+    from evopolicy.kernel.run.agreement import heldout_contradiction
+    from evopolicy.kernel.session.record import load_run
 
     try:
         run = load_run(folder)

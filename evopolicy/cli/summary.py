@@ -12,16 +12,16 @@ from evopolicy.cli.board import Board
 from evopolicy.cli.sources import tell_unreadable
 from evopolicy.cli.target import write_target
 from evopolicy.cli.text import clean, duration, number, plural, show, text_width
-from evopolicy.kernel.attendance import is_unexplained
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.failures import SAID
-from evopolicy.kernel.record import Run, load_run
-from evopolicy.kernel.state import RunState, add_usage
-from evopolicy.kernel.sweep import sweep_folder
+from evopolicy.kernel.run.attendance import is_unexplained
+from evopolicy.kernel.run.sweep import sweep_folder
+from evopolicy.kernel.session.failures import SAID
+from evopolicy.kernel.session.record import Run, load_run
+from evopolicy.kernel.session.state import RunState, add_usage
 
 if TYPE_CHECKING:
     from evopolicy.analysis import RankTable
-    from evopolicy.analysis.table_config import Format
+    from evopolicy.analysis.tables.config import Format
 
 _LISTED = 20
 

@@ -22,12 +22,12 @@ from evopolicy.cli.text import are, clean, plural
 from evopolicy.config import written
 from evopolicy.consent import words_needed
 from evopolicy.execution.isolation import STRENGTH
-from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import ConfigError, ExecutionError, RecordError
-from evopolicy.kernel.owner import Owned, Ownership
-from evopolicy.kernel.record import Run, load_run, read_record
-from evopolicy.kernel.seal import seal
-from evopolicy.kernel.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
+from evopolicy.kernel.files.durable import write_durably
+from evopolicy.kernel.files.seal import seal
+from evopolicy.kernel.run.owner import Owned, Ownership
+from evopolicy.kernel.run.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
+from evopolicy.kernel.session.record import Run, load_run, read_record
 
 _LISTED = 20
 JOBS = "cells"

@@ -17,8 +17,8 @@ from evopolicy.cli.text import clean, show, text_width
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from evopolicy.analysis.sheet import Sheet
-    from evopolicy.analysis.table_config import Format, TableConfig
+    from evopolicy.analysis.tables.config import Format, TableConfig
+    from evopolicy.analysis.tables.sheet import Sheet
 
 ENDINGS: Mapping[str, Format] = {
     ".csv": "csv",
@@ -72,8 +72,8 @@ def _plain_format(options: Mapping[str, str], target: Path | None) -> Format:
 
 def _named_table(options: Mapping[str, str]) -> int:
     from evopolicy.analysis import find_runs, load_frames
-    from evopolicy.analysis.paper_tables import paper_table
-    from evopolicy.analysis.table_config import table_config
+    from evopolicy.analysis.tables.config import table_config
+    from evopolicy.analysis.tables.paper_tables import paper_table
 
     target = check_target(options["to"]) if "to" in options else None
     config = table_config({**read_named("table", options["name"]), **_overrides(options, target)})
@@ -105,8 +105,8 @@ def _value(key: str, text: str) -> Any:
 
 def _show(sheet: Sheet, config: TableConfig, target: Path | None) -> None:
     """Print the table, or write it to `target`; notes of a CSV, which has no place for them, go to standard error."""
-    from evopolicy.analysis.draw import sheet_rich
-    from evopolicy.analysis.paper_tables import draw_table
+    from evopolicy.analysis.tables.draw import sheet_rich
+    from evopolicy.analysis.tables.paper_tables import draw_table
 
     if target is None and config.format == "terminal":
         show(lambda: sheet_rich(sheet), lambda columns: draw_table(sheet, "terminal", columns))

@@ -87,7 +87,7 @@ def _follow(order: Order, over: threading.Event) -> Report:
 def follow_run(folder: Path, output: Path, tracking: Mapping[str, str], stop: Callable[[], bool]) -> Report:
     """Log a single Run while it goes on, and once more at its end."""
     from evopolicy.analysis import entry_ranks
-    from evopolicy.kernel.record import RECORD
+    from evopolicy.kernel.session.record import RECORD
     from evopolicy.tracking.cells import CellTracker
     from evopolicy.tracking.follow import track
     from evopolicy.tracking.store import Tracking

@@ -9,8 +9,8 @@ from evopolicy.cli.options import TRACKING, listed, output_above, output_of, pai
 from evopolicy.cli.sources import is_mlflow, sources
 from evopolicy.cli.text import are, clean, plural
 from evopolicy.kernel.errors import ConfigError, RecordError
-from evopolicy.kernel.seal import is_ours
-from evopolicy.kernel.sweep import Sweep, read_sweep
+from evopolicy.kernel.files.seal import is_ours
+from evopolicy.kernel.run.sweep import Sweep, read_sweep
 from evopolicy.tracking.store import Tracking, unused_variable
 
 

@@ -8,7 +8,7 @@ from evopolicy.cli.options import pairs
 from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.cli.text import clean, plural
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.record import Run
 
 WORD = 2_000
 """Letters of a contradiction that are shown."""
@@ -32,10 +32,10 @@ def verify(words: Sequence[str]) -> int:
 
 
 def _wrong(run: Run) -> Iterator[str]:
-    from evopolicy.analysis.load import read_episodes
-    from evopolicy.kernel.agreement import contradictions
-    from evopolicy.kernel.program import archived
-    from evopolicy.kernel.record import load_run
+    from evopolicy.analysis.records.load import read_episodes
+    from evopolicy.kernel.files.program import archived
+    from evopolicy.kernel.run.agreement import contradictions
+    from evopolicy.kernel.session.record import load_run
 
     yield from contradictions(load_run(run.folder))  # under every rule it has a result by, whichever was asked for
     yield from (unreadable.reason for unreadable in read_episodes(run)[1])

@@ -20,12 +20,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evopolicy.execution import process
-from evopolicy.execution.attendant import descendants
-from evopolicy.execution.pool import environment
+from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.execution.engine.worker_handle import environment
+from evopolicy.execution.sandbox import process
 from evopolicy.kernel import errors
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
-from evopolicy.kernel.folders import HeldFolder
+from evopolicy.kernel.files.folders import HeldFolder
 
 IMPORT_SECONDS = 120.0
 """For what comes before the first call that is announced: an interpreter and large packages, on a busy machine."""

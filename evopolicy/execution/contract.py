@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from evopolicy.kernel import spaces
-from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.evaluation import EpisodeResult, Outcome
-from evopolicy.kernel.feedback import Artifact
-from evopolicy.kernel.ports import ISOLATIONS, Executor, Limits, RenderJob
+from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome
+from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.protocols import ISOLATIONS, Executor, Limits, RenderJob
 from evopolicy.kernel.trace import read_trace
 
 STEPS = 6

@@ -14,11 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from evopolicy.execution import bubblewrap, landlock, packages, probe
-from evopolicy.execution.agent import LocalAgentLauncher
+from evopolicy.execution import probe
+from evopolicy.execution.agent.launcher import LocalAgentLauncher
+from evopolicy.execution.sandbox import bubblewrap, landlock, packages
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, ExecutionError, IsolationError, did_you_mean
-from evopolicy.kernel.folders import HeldFolder
-from evopolicy.kernel.ports import ISOLATIONS, AgentSite, Invocation, Isolation
+from evopolicy.kernel.files.folders import HeldFolder
+from evopolicy.kernel.ports.protocols import ISOLATIONS, AgentSite, Invocation, Isolation
 
 Asked = Literal["auto", "bubblewrap", "landlock", "none"]
 

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.benchmark import Benchmark
+from evopolicy.kernel.ports.benchmark import Benchmark
 
 
 def versions(benchmark: Benchmark, packages: Sequence[str] = ()) -> dict[str, str]:

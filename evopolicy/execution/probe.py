@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.execution import landlock, sandbox
-from evopolicy.kernel.folders import HeldFolder
+from evopolicy.execution.sandbox import confine as sandbox
+from evopolicy.execution.sandbox import landlock
+from evopolicy.kernel.files.folders import HeldFolder
 
 
 @dataclass(frozen=True)

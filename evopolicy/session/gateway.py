@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.kernel.errors import ExecutionError, Refused, did_you_mean
-from evopolicy.kernel.ports import SESSION_VERBS, SessionHandler
+from evopolicy.kernel.ports.protocols import SESSION_VERBS, SessionHandler
 from evopolicy.session.client import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from itertools import groupby
 
 import numpy as np
 
-from evopolicy.kernel.benchmark import Field
+from evopolicy.kernel.ports.benchmark import Field
 from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
 _UNPACKED = 8

@@ -8,11 +8,11 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evopolicy.kernel.benchmark import BenchmarkSpec, Field
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.feedback import Visibility
-from evopolicy.kernel.ports import Limits
-from evopolicy.kernel.program import MAX_FILE_BYTES, MAX_FILES, MAX_TREE_BYTES
+from evopolicy.kernel.files.program import MAX_FILE_BYTES, MAX_FILES, MAX_TREE_BYTES
+from evopolicy.kernel.ports.benchmark import BenchmarkSpec, Field
+from evopolicy.kernel.ports.feedback import Visibility
+from evopolicy.kernel.ports.protocols import Limits
+from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.spaces import Space
 from evopolicy.session.space_text import (
     action_comment,

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evopolicy.kernel import beneath
-from evopolicy.kernel.benchmark import BenchmarkSpec
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.files import beneath
+from evopolicy.kernel.ports.benchmark import BenchmarkSpec
 from evopolicy.session.task_text import TaskTerms, task_text
 
 TASK, PROGRAM, FEEDBACK, ANALYSIS, SKILLS = "TASK.md", "program", "feedback", "analysis", "skills"

@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 from evopolicy.kernel.errors import RecordError, TrackingError
-from evopolicy.kernel.journal import JOURNAL, Event, read_journal
-from evopolicy.kernel.owner import is_owned
-from evopolicy.kernel.record import RECORD, Run, RunRecord, read_record, state_of
-from evopolicy.kernel.waiting import waiting
+from evopolicy.kernel.run.owner import is_owned
+from evopolicy.kernel.run.waiting import waiting
+from evopolicy.kernel.session.journal import JOURNAL, Event, read_journal
+from evopolicy.kernel.session.record import RECORD, Run, RunRecord, read_record, state_of
 from evopolicy.tracking.log import ARTIFACTS, FILES, LINES, PARENT, RunLog, open_run
 from evopolicy.tracking.masking import mask
 from evopolicy.tracking.places import Makers, kept_aside

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.sweep import SWEEP, Cell, Sweep
+from evopolicy.kernel.run.sweep import SWEEP, Cell, Sweep
+from evopolicy.kernel.session.record import Run
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import Upload
 from evopolicy.tracking.masking import mask

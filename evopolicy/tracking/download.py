@@ -19,16 +19,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evopolicy.kernel.errors import ConfigError, ProgramError, RecordError, TrackingError, did_you_mean
-from evopolicy.kernel.journal import JOURNAL
-from evopolicy.kernel.program import capture
-from evopolicy.kernel.received import read_part
-from evopolicy.kernel.record import RECORD, Run, load_run
-from evopolicy.kernel.secrets import mask_uri
-from evopolicy.kernel.stream import PROXY_LOG, TRANSCRIPT
-from evopolicy.kernel.submission import OUTCOMES, submission_folder
-from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder, write_sweep
+from evopolicy.kernel.files.program import capture
+from evopolicy.kernel.files.received import read_part
+from evopolicy.kernel.files.versioned import DOWNLOAD_FORMAT, SCHEMA_KEY, parse_object
+from evopolicy.kernel.run.stream import PROXY_LOG, TRANSCRIPT
+from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep, sweep_folder, write_sweep
+from evopolicy.kernel.secrecy.secrets import mask_uri
+from evopolicy.kernel.session.journal import JOURNAL
+from evopolicy.kernel.session.record import RECORD, Run, load_run
+from evopolicy.kernel.session.submission import OUTCOMES, submission_folder
 from evopolicy.kernel.values import digest
-from evopolicy.kernel.versioned import DOWNLOAD_FORMAT, SCHEMA_KEY, parse_object
 from evopolicy.tracking.artifacts import Artifact, Artifacts
 from evopolicy.tracking.cells import FOLDER, SET_ASIDE
 from evopolicy.tracking.compare import sweep_tag

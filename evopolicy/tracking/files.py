@@ -11,14 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.feedback import FEEDBACK, MAX_ARTIFACT_BYTES
-from evopolicy.kernel.program import MAX_FILE_BYTES, archived
-from evopolicy.kernel.received import open_part, parts_below, read_part, size_of, too_large
-from evopolicy.kernel.record import run_part
-from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.stream import PROXY_LOG, STDOUT, TRANSCRIPT
-from evopolicy.kernel.submission import OUTCOMES, submission_name
-from evopolicy.kernel.versioned import EPISODES_FORMAT, FEEDBACK_FORMAT, PROXY_FORMAT, TRANSCRIPT_FORMAT, parse_object
+from evopolicy.kernel.files.program import MAX_FILE_BYTES, archived
+from evopolicy.kernel.files.received import open_part, parts_below, read_part, size_of, too_large
+from evopolicy.kernel.files.versioned import (
+    EPISODES_FORMAT,
+    FEEDBACK_FORMAT,
+    PROXY_FORMAT,
+    TRANSCRIPT_FORMAT,
+    parse_object,
+)
+from evopolicy.kernel.ports.feedback import FEEDBACK, MAX_ARTIFACT_BYTES
+from evopolicy.kernel.run.stream import PROXY_LOG, STDOUT, TRANSCRIPT
+from evopolicy.kernel.secrecy.secrets import Masker
+from evopolicy.kernel.session.record import run_part
+from evopolicy.kernel.session.submission import OUTCOMES, submission_name
 from evopolicy.tracking.masking import copy_masked
 
 _ACTIVE = frozenset(

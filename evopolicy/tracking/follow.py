@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.kernel.durable import open_lock
 from evopolicy.kernel.errors import RecordError, TrackingError
-from evopolicy.kernel.received import is_inside
-from evopolicy.kernel.record import RECORD, read_record
-from evopolicy.kernel.secrets import mask_uri
-from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder
+from evopolicy.kernel.files.durable import open_lock
+from evopolicy.kernel.files.received import is_inside
+from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep, sweep_folder
+from evopolicy.kernel.secrecy.secrets import mask_uri
+from evopolicy.kernel.session.record import RECORD, read_record
 from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.compare import SETTLED, Rank
 from evopolicy.tracking.store import Tracking, connect

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
-from evopolicy.kernel.folders import HeldFolder
-from evopolicy.kernel.secrets import MASK, Masker
+from evopolicy.kernel.files.folders import HeldFolder
+from evopolicy.kernel.secrecy.secrets import MASK, Masker
 from evopolicy.tracking.files import Upload, stage
 from evopolicy.tracking.metrics import HELDOUT, Point
 from evopolicy.tracking.project import Model, Projection, clean_key

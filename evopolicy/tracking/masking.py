@@ -10,8 +10,8 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.masking import Masking
-from evopolicy.kernel.secrets import MASK, Masker, is_secret_key
+from evopolicy.kernel.secrecy.masking import Masking
+from evopolicy.kernel.secrecy.secrets import MASK, Masker, is_secret_key
 
 _VARIABLE = re.compile(r"(^|_)variables?$")
 """Config keys that name variables of the environment."""

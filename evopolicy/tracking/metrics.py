@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.journal import Event
-from evopolicy.kernel.record import RunRecord
-from evopolicy.kernel.selection import Measurement
-from evopolicy.kernel.state import ResultState, RunState, SubmissionState, add_usage
-from evopolicy.kernel.transcript import usage_numbers
+from evopolicy.kernel.ports.transcript import usage_numbers
+from evopolicy.kernel.session.journal import Event
+from evopolicy.kernel.session.record import RunRecord
+from evopolicy.kernel.session.selection import Measurement
+from evopolicy.kernel.session.state import ResultState, RunState, SubmissionState, add_usage
 
 COUNTED = ("turns", "tool_calls", "unexplained_tokens")
 """What an attempt's end counts beside its usage."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.record import RECORD
-from evopolicy.kernel.sweep import SWEEP, Cell, Sweep, read_sweep
+from evopolicy.kernel.run.sweep import SWEEP, Cell, Sweep, read_sweep
+from evopolicy.kernel.session.record import RECORD
 
 ASIDE = "invalid"
 """Under the output folder, laid out as `runs/`, each folder's name with a number behind it."""

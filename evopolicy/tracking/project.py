@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.agreement import contradictions
-from evopolicy.kernel.attendance import all_tokens
-from evopolicy.kernel.journal import JOURNAL, Event
-from evopolicy.kernel.record import RECORD, Run, RunRecord
-from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.state import ResultState, RunState, SubmissionState, fold
+from evopolicy.kernel.run.agreement import contradictions
+from evopolicy.kernel.run.attendance import all_tokens
+from evopolicy.kernel.secrecy.secrets import Masker
+from evopolicy.kernel.session.journal import JOURNAL, Event
+from evopolicy.kernel.session.record import RECORD, Run, RunRecord
+from evopolicy.kernel.session.state import ResultState, RunState, SubmissionState, fold
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import (
     INITIAL,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from evopolicy.kernel.errors import TrackingError
-from evopolicy.kernel.folders import HeldFolder
-from evopolicy.kernel.record import RunRecord
-from evopolicy.kernel.secrets import mask_uri
+from evopolicy.kernel.files.folders import HeldFolder
+from evopolicy.kernel.secrecy.secrets import mask_uri
+from evopolicy.kernel.session.record import RunRecord
 from evopolicy.tracking.compare import sweep_identity
 from evopolicy.tracking.files import Upload, stage
 from evopolicy.tracking.masking import masker, named_variables

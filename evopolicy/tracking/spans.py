@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.failures import spoils
-from evopolicy.kernel.journal import Event
-from evopolicy.kernel.received import size_of
-from evopolicy.kernel.record import RunRecord, run_part
-from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.stream import TRANSCRIPT, load_transcript
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript, turns
+from evopolicy.kernel.files.received import size_of
+from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript, turns
+from evopolicy.kernel.run.stream import TRANSCRIPT, load_transcript
+from evopolicy.kernel.secrecy.secrets import Masker
+from evopolicy.kernel.session.failures import spoils
+from evopolicy.kernel.session.journal import Event
+from evopolicy.kernel.session.record import RunRecord, run_part
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import attempt_target
 from evopolicy.tracking.masking import masked_by

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from evopolicy.kernel.durable import move_durably, open_lock
 from evopolicy.kernel.errors import ConfigError, TrackingError
-from evopolicy.kernel.received import is_inside
-from evopolicy.kernel.secrets import MASK, NO_SECRETS, mask_uri
+from evopolicy.kernel.files.durable import move_durably, open_lock
+from evopolicy.kernel.files.received import is_inside
+from evopolicy.kernel.secrecy.secrets import MASK, NO_SECRETS, mask_uri
 from evopolicy.tracking.moved import ARTIFACTS_FOLDER, settle
 
 ARTIFACTS = ("standard", "full")

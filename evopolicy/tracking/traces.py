@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evopolicy.kernel.transcript import TOKENS
+from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.spans import PREVIEW, Span, Trace
 from evopolicy.tracking.store import Store

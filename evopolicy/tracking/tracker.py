@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
-from evopolicy.kernel.durable import write_durably
 from evopolicy.kernel.errors import RecordError, TrackingError
-from evopolicy.kernel.received import read_part
-from evopolicy.kernel.secrets import mask_uri
-from evopolicy.kernel.sweep import SWEEP, Cell, Sweep, run_of
-from evopolicy.kernel.versioned import SCHEMA_KEY, STORE_FORMAT, parse_object
+from evopolicy.kernel.files.durable import write_durably
+from evopolicy.kernel.files.received import read_part
+from evopolicy.kernel.files.versioned import SCHEMA_KEY, STORE_FORMAT, parse_object
+from evopolicy.kernel.run.sweep import SWEEP, Cell, Sweep, run_of
+from evopolicy.kernel.secrecy.secrets import mask_uri
 from evopolicy.tracking.cells import COLOUR, FOLDER, CellTracker, Followed
 from evopolicy.tracking.compare import (
     Comparison,

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 from evopolicy.kernel.errors import ConfigError, RecordError, TrackingError, did_you_mean
-from evopolicy.kernel.record import RECORD, RunRecord, read_record
-from evopolicy.kernel.secrets import mask_uri
-from evopolicy.kernel.sweep import SWEEP, Sweep, read_sweep, sweep_folder
+from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep, sweep_folder
+from evopolicy.kernel.secrecy.secrets import mask_uri
+from evopolicy.kernel.session.record import RECORD, RunRecord, read_record
 from evopolicy.tracking.log import find_run
 from evopolicy.tracking.moved import ARTIFACTS_FOLDER
 from evopolicy.tracking.places import Makers

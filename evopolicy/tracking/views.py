@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from evopolicy.kernel.sweep import Sweep
+from evopolicy.kernel.run.sweep import Sweep
 from evopolicy.tracking.compare import sweep_tag
 from evopolicy.tracking.log import clean_metric
 from evopolicy.tracking.metrics import heldout_metric

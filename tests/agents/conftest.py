@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, Fault, Outcome
-from evopolicy.kernel.feedback import Visibility
-from evopolicy.kernel.journal import Journal
-from evopolicy.kernel.pool import Pool, format_selector
-from evopolicy.kernel.ports import AgentIntegration, AgentTask, Limits
-from evopolicy.kernel.program import ProgramStore, capture
-from evopolicy.kernel.record import FeedbackConfig
-from evopolicy.kernel.session import Session, SessionSite
+from evopolicy.kernel.files.program import ProgramStore, capture
+from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec
+from evopolicy.kernel.ports.evaluation import CheckReport, EpisodeResult, Fault, Outcome
+from evopolicy.kernel.ports.feedback import Visibility
+from evopolicy.kernel.ports.pool import Pool, format_selector
+from evopolicy.kernel.ports.protocols import AgentIntegration, AgentTask, Limits
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.journal import Journal
+from evopolicy.kernel.session.record import FeedbackConfig
+from evopolicy.kernel.session.session import Session, SessionSite
+from evopolicy.kernel.session.state import Ledger, RunState
+from evopolicy.kernel.session.submission import Bench
 from evopolicy.kernel.spaces import Discrete
-from evopolicy.kernel.state import Ledger, RunState
-from evopolicy.kernel.submission import Bench
 from evopolicy.session import client
 from evopolicy.session.gateway import SocketGateway
 from evopolicy.session.task_text import TaskTerms

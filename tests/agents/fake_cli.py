@@ -12,8 +12,8 @@ import yaml
 
 from evopolicy.agents import load_agent
 from evopolicy.agents.contract import AgentContract
-from evopolicy.kernel.ports import AgentIntegration
-from evopolicy.kernel.transcript import Step, Transcript
+from evopolicy.kernel.ports.protocols import AgentIntegration
+from evopolicy.kernel.ports.transcript import Step, Transcript
 
 CONF = Path(__file__).parents[2] / "conf" / "agent"
 HUGE = "x" * (10 << 20)

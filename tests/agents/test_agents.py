@@ -18,8 +18,8 @@ from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.baseline.integration import Baseline
 from evopolicy.agents.contract import EXAMPLE_URL, AgentContract, check_agent, example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentIntegration, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript, turns
+from evopolicy.kernel.ports.protocols import AgentIntegration, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript, turns
 
 CONF = Path(__file__).parents[2] / "conf"
 STREAM = (

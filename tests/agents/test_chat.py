@@ -27,10 +27,10 @@ from evopolicy.agents.scripts.chat_history import History, fenced_calls, parsed,
 from evopolicy.agents.scripts.chat_schema import TOOLS, Mistaken, checked, schemas
 from evopolicy.agents.scripts.chat_tools import HeadTail, Result, Toolbox
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentTask
-from evopolicy.kernel.record import load_run
-from evopolicy.kernel.stream import load_transcripts
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentTask
+from evopolicy.kernel.ports.transcript import Transcript
+from evopolicy.kernel.run.stream import load_transcripts
+from evopolicy.kernel.session.record import load_run
 
 CONF = Path(__file__).parents[2] / "conf" / "agent" / "chat.yaml"
 NEEDED: dict[str, Any] = {"model": "m-1", "base_url": "http://127.0.0.1:8000/v1", "retry_seconds": 0.01}

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from evopolicy.agents import load_agent
-from evopolicy.kernel.endings import Ending, judged, words
-from evopolicy.kernel.failures import MEANINGS
-from evopolicy.kernel.served import Served
+from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.run.endings import Ending, judged, words
+from evopolicy.kernel.session.failures import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 _FILES = sorted((Path(__file__).parent / "endings").glob("*.json"))

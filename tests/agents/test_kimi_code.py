@@ -10,8 +10,8 @@ import pytest
 
 from evopolicy.agents.contract import EXAMPLE_URL, example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentIntegration, Invocation
-from evopolicy.kernel.transcript import Transcript, Usage
+from evopolicy.kernel.ports.protocols import AgentIntegration, Invocation
+from evopolicy.kernel.ports.transcript import Transcript, Usage
 from tests.agents.fake_cli import ParserContract, agent, binary, lines, node, package
 
 BEGIN = {"role": "meta", "type": "system.version", "version": "2.1.0"}

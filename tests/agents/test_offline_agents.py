@@ -13,7 +13,7 @@ import yaml
 
 from evopolicy.agents import load_agent
 from evopolicy.agents.scripts import cma_es
-from evopolicy.kernel.ports import AgentIntegration
+from evopolicy.kernel.ports.protocols import AgentIntegration
 
 CONF = Path(__file__).parents[2] / "conf" / "agent"
 PARAMETRIC = {

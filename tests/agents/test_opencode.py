@@ -10,8 +10,8 @@ import pytest
 
 from evopolicy.agents.contract import EXAMPLE_URL, example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentIntegration, Invocation
-from evopolicy.kernel.transcript import Transcript, Usage
+from evopolicy.kernel.ports.protocols import AgentIntegration, Invocation
+from evopolicy.kernel.ports.transcript import Transcript, Usage
 from tests.agents.fake_cli import ParserContract, agent, binary, lines
 
 NEEDED = {"model": "m-1", "base_url": "https://models.example.com/v1"}

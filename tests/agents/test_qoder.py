@@ -10,8 +10,8 @@ import pytest
 
 from evopolicy.agents.contract import example_task
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports import AgentIntegration, Invocation
-from evopolicy.kernel.transcript import Transcript, Usage
+from evopolicy.kernel.ports.protocols import AgentIntegration, Invocation
+from evopolicy.kernel.ports.transcript import Transcript, Usage
 from tests.agents.fake_cli import ParserContract, agent, lines, node, package
 
 TOKEN = "QODER_PERSONAL_ACCESS_TOKEN"

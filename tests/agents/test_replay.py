@@ -12,12 +12,12 @@ import pytest
 
 from evopolicy.agents import load_agent
 from evopolicy.agents.contract import check_agent
-from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import AgentError, RecordError
-from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.ports import AgentIdentity, AgentIntegration
-from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
-from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.ports.pool import PoolConfig
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentIntegration
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
+from evopolicy.kernel.session.selection import SelectionConfig
 
 RECORD = RunRecord(
     schema=1, key="k", result_key="r", agent=AgentIdentity("clever", "clever"),

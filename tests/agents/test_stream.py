@@ -15,8 +15,8 @@ import pytest
 
 from evopolicy.agents import stream
 from evopolicy.agents.stream import MAX_DEPTH, MAX_ERROR, MAX_KINDS, Collected, cost_of, json_value
-from evopolicy.kernel.ports import AgentIntegration
-from evopolicy.kernel.transcript import Transcript, Usage, tool_calls
+from evopolicy.kernel.ports.protocols import AgentIntegration
+from evopolicy.kernel.ports.transcript import Transcript, Usage, tool_calls
 from tests.agents.fake_cli import agent, lines
 
 NAMES = ("chat", "claude_code", "codex", "gemini_cli", "kimi_code", "opencode", "qoder")

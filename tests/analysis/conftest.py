@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.evaluation import Graded, Outcome, PolicyFailure
-from evopolicy.kernel.journal import Journal
-from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.ports import AgentIdentity
-from evopolicy.kernel.program import Program, ProgramStore, capture, link_program
-from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
-from evopolicy.kernel.result import graded_path
-from evopolicy.kernel.selection import SelectionConfig, measure
-from evopolicy.kernel.submission import OUTCOMES, submission_folder, write_graded
-from evopolicy.kernel.sweep import Cell, Sweep, sweep_folder, write_sweep
+from evopolicy.kernel.files.program import Program, ProgramStore, capture, link_program
+from evopolicy.kernel.ports.evaluation import Graded, Outcome, PolicyFailure
+from evopolicy.kernel.ports.pool import PoolConfig
+from evopolicy.kernel.ports.protocols import AgentIdentity
+from evopolicy.kernel.run.result import graded_path
+from evopolicy.kernel.run.sweep import Cell, Sweep, sweep_folder, write_sweep
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.journal import Journal
+from evopolicy.kernel.session.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
+from evopolicy.kernel.session.selection import SelectionConfig, measure
+from evopolicy.kernel.session.submission import OUTCOMES, submission_folder, write_graded
 
 LayRun = Callable[..., Path]
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.kernel.feedback import FEEDBACK
-from evopolicy.kernel.journal import Journal
-from evopolicy.kernel.program import ProgramStore, capture, link_program
-from evopolicy.kernel.record import feedback_folder, write_record
-from evopolicy.kernel.result import graded_path
-from evopolicy.kernel.selection import measure
-from evopolicy.kernel.stream import write_transcript
-from evopolicy.kernel.submission import OUTCOMES, submission_folder, write_graded
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.files.program import ProgramStore, capture, link_program
+from evopolicy.kernel.ports.feedback import FEEDBACK
+from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.run.result import graded_path
+from evopolicy.kernel.run.stream import write_transcript
+from evopolicy.kernel.session.journal import Journal
+from evopolicy.kernel.session.record import feedback_folder, write_record
+from evopolicy.kernel.session.selection import measure
+from evopolicy.kernel.session.submission import OUTCOMES, submission_folder, write_graded
 from tests.analysis.conftest import graded, record
 
 GIF = (

@@ -11,9 +11,9 @@ from evopolicy.analysis import best_so_far_figure, find_runs, load_frames, note_
 from evopolicy.analysis.figures.demand import demand_figure
 from evopolicy.analysis.figures.differences import difference_figure
 from evopolicy.analysis.figures.scores import profile_figure, rank_figure
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.paper_tables import paper_table
-from evopolicy.analysis.table_config import table_config
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.tables.config import table_config
+from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.presets import option
 
 Lay = Callable[..., Path]

@@ -19,8 +19,6 @@ from matplotlib.collections import PathCollection
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from evopolicy.analysis.columns import rows_of, typed_frame
-from evopolicy.analysis.diagnostics import diagnose
 from evopolicy.analysis.figures.curves import best_so_far_figure
 from evopolicy.analysis.figures.demand import demand_figure
 from evopolicy.analysis.figures.edits import edit_size_figure
@@ -31,8 +29,10 @@ from evopolicy.analysis.figures.splits import splits_figure
 from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, note_of, save_figure, svg_text, title_of
 from evopolicy.analysis.figures.timeline import timeline_figure
 from evopolicy.analysis.figures.usage import usage_figure
-from evopolicy.analysis.frames import COLUMNS, Frames
-from evopolicy.analysis.intervals import mean_interval
+from evopolicy.analysis.programs.diagnostics import diagnose
+from evopolicy.analysis.records.columns import rows_of, typed_frame
+from evopolicy.analysis.records.frames import COLUMNS, Frames
+from evopolicy.analysis.stats.intervals import mean_interval
 from evopolicy.kernel.errors import ConfigError, RecordError
 from tests.analysis.trajectories import Made, Sent, frames
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evopolicy.analysis import find_runs, load_frames
-from evopolicy.analysis.paper_tables import draw_table, paper_table
-from evopolicy.analysis.sheet import Head, Sheet, SheetCell, mark_kinds
-from evopolicy.analysis.table_config import FORMATS, table_config
+from evopolicy.analysis.tables.config import FORMATS, table_config
+from evopolicy.analysis.tables.paper_tables import draw_table, paper_table
+from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell, mark_kinds
 from evopolicy.presets import option
 
 

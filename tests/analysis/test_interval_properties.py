@@ -7,10 +7,15 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from evopolicy.analysis.components import OVER
-from evopolicy.analysis.intervals import Interval, aggregate_difference_interval, aggregate_mean_interval
-from evopolicy.analysis.resampling import aggregate_interval, improvement_interval, profile_band, rank_score_intervals
-from evopolicy.analysis.statistics import STATISTICS, Floats
+from evopolicy.analysis.stats.components import OVER
+from evopolicy.analysis.stats.intervals import Interval, aggregate_difference_interval, aggregate_mean_interval
+from evopolicy.analysis.stats.resampling import (
+    aggregate_interval,
+    improvement_interval,
+    profile_band,
+    rank_score_intervals,
+)
+from evopolicy.analysis.stats.statistics import STATISTICS, Floats
 
 Tables: TypeAlias = dict[str, dict[str, Floats]]
 SEEDS = range(40)

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from evopolicy.analysis.load import find_runs
+from evopolicy.analysis.records.load import find_runs
 from evopolicy.analysis.report.gather import LIMITS, gather_run, gather_sweep, split_steps
 from evopolicy.analysis.report.markup import Html, block, cut, escape, harmless, join, line, number, tag
 from evopolicy.analysis.report.plots import draw_figures
 from evopolicy.analysis.report.run import render_run
 from evopolicy.analysis.report.shape import Figure
+from evopolicy.analysis.report.shown import read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.report.sweep import render_sweep
-from evopolicy.analysis.shown import read_changes, read_feedback, read_transcripts
-from evopolicy.kernel.transcript import Step, ToolCall
+from evopolicy.kernel.ports.transcript import Step, ToolCall
 from tests.analysis.report_runs import GIF, Sent, lay, png, said
 
 HOSTILE = (

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from evopolicy.analysis.load import find_runs
+from evopolicy.analysis.records.load import find_runs
 from evopolicy.analysis.report.gather import gather_run, gather_sweep
 from evopolicy.analysis.report.run import render_run
 from evopolicy.analysis.report.sweep import render_sweep
-from evopolicy.kernel.transcript import Step, ToolCall
+from evopolicy.kernel.ports.transcript import Step, ToolCall
 from tests.analysis.report_runs import GIF, Sent, lay, png, said
 from tests.analysis.test_report import hostile
 

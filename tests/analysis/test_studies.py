@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from evopolicy.cli.main import main
-from evopolicy.kernel.selection import SelectionConfig
+from evopolicy.kernel.session.selection import SelectionConfig
 from evopolicy.kernel.values import digest
 from evopolicy.presets import conf_folder, option
 

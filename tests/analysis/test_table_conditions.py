@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from evopolicy.analysis import check_comparable, find_runs, load_frames
-from evopolicy.analysis.heldout import unlike_benchmarks
-from evopolicy.analysis.paper_tables import paper_table
-from evopolicy.analysis.protocol import protocol_differences
-from evopolicy.analysis.scores import cell_scores
-from evopolicy.analysis.sheet import Sheet
-from evopolicy.analysis.table_config import TableConfig
-from evopolicy.kernel.budget import Budget
+from evopolicy.analysis.paper.protocol import protocol_differences
+from evopolicy.analysis.records.heldout import unlike_benchmarks
+from evopolicy.analysis.records.scores import cell_scores
+from evopolicy.analysis.tables.config import TableConfig
+from evopolicy.analysis.tables.paper_tables import paper_table
+from evopolicy.analysis.tables.sheet import Sheet
 from evopolicy.kernel.errors import ConfigError, RecordError
-from evopolicy.kernel.pool import PoolConfig
-from evopolicy.kernel.record import BenchmarkIdentity
-from evopolicy.kernel.selection import SelectionConfig
-from evopolicy.kernel.sweep import Cell
+from evopolicy.kernel.ports.pool import PoolConfig
+from evopolicy.kernel.run.sweep import Cell
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.record import BenchmarkIdentity
+from evopolicy.kernel.session.selection import SelectionConfig
 
 Lay = Callable[..., Path]
 POOL = PoolConfig("derived", 16, 4, 2, 0)

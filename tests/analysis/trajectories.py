@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evopolicy.analysis.columns import typed_frame
-from evopolicy.analysis.frames import COLUMNS, Frames
-from evopolicy.kernel.pool import parse_selector
+from evopolicy.analysis.records.columns import typed_frame
+from evopolicy.analysis.records.frames import COLUMNS, Frames
+from evopolicy.kernel.ports.pool import parse_selector
 
 
 @dataclass(frozen=True)

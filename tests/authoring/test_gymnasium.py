@@ -18,7 +18,7 @@ from evopolicy.authoring.environment import GymnasiumEnvironment
 from evopolicy.authoring.gymnasium import _description, load, slug_of
 from evopolicy.authoring.profile import Profile
 from evopolicy.cells import load_benchmark
-from evopolicy.kernel.pool import PoolConfig, plan_pool
+from evopolicy.kernel.ports.pool import PoolConfig, plan_pool
 from evopolicy.kernel.spaces import Discrete
 from evopolicy.presets import option
 

@@ -17,7 +17,7 @@ from evopolicy.authoring import BenchmarkError, ConfigError
 from evopolicy.authoring.gymnasium import load, seen_apart
 from evopolicy.authoring.preflight import look
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.failures import INEXACT, SAME_EPISODES
+from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES
 from evopolicy.kernel.spaces import to_value
 
 ID = "evopolicy-test/Odd-v0"

@@ -13,7 +13,7 @@ from evopolicy.cli import display
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.display import render, summary_line
 from evopolicy.cli.live import Live
-from evopolicy.kernel.waiting import Waiting
+from evopolicy.kernel.run.waiting import Waiting
 
 HOSTILE = "\x1b[2J[red]x[/red]"
 

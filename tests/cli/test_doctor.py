@@ -255,7 +255,7 @@ def test_the_probe_of_bubblewrap_and_the_look_at_namespaces_give_one_remedy(
 ) -> None:
     monkeypatch.setattr(machine, "ask", lambda *_: Answer(1, "", "Operation not permitted\n"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr("evopolicy.execution.landlock.abi", lambda: 7)
+    monkeypatch.setattr("evopolicy.execution.sandbox.landlock.abi", lambda: 7)
     program(tmp_path, "bwrap", "echo 'bwrap: Operation not permitted' >&2; exit 1")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     a_root(tmp_path, **{f"proc__sys__{setting.replace('/', '__')}": f"{value}\n"})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evopolicy.agents import load_agent
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.session.record import load_run
 from tests.cli.place import TINY, Place, until
 
 ASKED = ["agent=human", "agent.label=Ada", *TINY]

@@ -23,7 +23,7 @@ from evopolicy.cli.groups import group_options
 from evopolicy.cli.main import main
 from evopolicy.cli.plan import Command, PlannedCell
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.sweep import Cell, read_sweep
+from evopolicy.kernel.run.sweep import Cell, read_sweep
 
 CELLS = ["agent=random", "benchmark=cartpole", "protocol=smoke", "tracking=off"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evopolicy.cli.live import LIVE, LiveFile, read_live
-from evopolicy.kernel.ports import Progress
+from evopolicy.kernel.ports.protocols import Progress
 
 AT = Progress("session", 3, 8, 1, -12.5)
 

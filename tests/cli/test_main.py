@@ -78,7 +78,7 @@ def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_key_of_a_table_and_of_a_figure_is_an_option() -> None:
     from evopolicy.analysis.figures.config import KEYS as FIGURE
-    from evopolicy.analysis.table_config import KEYS as TABLE
+    from evopolicy.analysis.tables.config import KEYS as TABLE
     from evopolicy.cli.sources import KEYS as READ
 
     assert set(VERBS["table"].options) == {"name", "to", *READ, *TABLE}

@@ -13,8 +13,8 @@ import pytest
 import evopolicy
 from evopolicy.cli.live import LIVE
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.owner import is_owned
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.run.owner import is_owned
+from evopolicy.kernel.session.record import load_run
 from tests.cli.place import PATIENCE, TINY, Place, gone
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 import evopolicy
 from evopolicy.cli.main import main
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.record import Run
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evopolicy.cli.main import main
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.session.record import load_run
 from tests.cli.place import TINY
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.cell import Job
 from evopolicy.cli.processes import descendants
 from evopolicy.cli.scheduler import Scheduler, Shares, Task
-from evopolicy.kernel.owner import Ownership
+from evopolicy.kernel.run.owner import Ownership
 from tests.cli.place import gone
 
 STUB = textwrap.dedent(

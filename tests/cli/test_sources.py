@@ -11,7 +11,7 @@ import pytest
 from evopolicy.cli.main import main
 from evopolicy.cli.sources import sources
 from evopolicy.kernel.errors import ConfigError, TrackingError
-from evopolicy.kernel.sweep import sweep_folder
+from evopolicy.kernel.run.sweep import sweep_folder
 from evopolicy.tracking import download as downloading
 from evopolicy.tracking.download import Downloaded
 from evopolicy.tracking.store import Tracking

@@ -11,8 +11,8 @@ import pytest
 
 from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.summary import cost_text, print_run, print_sweep, print_table_or_why, tokens_text, usage_line
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.state import RunState
+from evopolicy.kernel.session.record import Run
+from evopolicy.kernel.session.state import RunState
 
 
 @pytest.mark.parametrize(

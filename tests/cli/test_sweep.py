@@ -14,8 +14,8 @@ import pytest
 from evopolicy.cli.cell import Job
 from evopolicy.cli.scheduler import Task
 from evopolicy.cli.sweep import _write_jobs
-from evopolicy.kernel.record import load_run
-from evopolicy.kernel.sweep import read_sweep, sweep_folder
+from evopolicy.kernel.run.sweep import read_sweep, sweep_folder
+from evopolicy.kernel.session.record import load_run
 from tests.cli.place import PATIENCE, TINY, Place, gone
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evopolicy.analysis.table_config import FORMATS
+from evopolicy.analysis.tables.config import FORMATS
 from evopolicy.cli.main import main
 from evopolicy.presets import conf_folder
 

@@ -14,7 +14,7 @@ import pytest
 
 from evopolicy.cli.live import LIVE, Live
 from evopolicy.cli.main import main
-from evopolicy.kernel.owner import Ownership
+from evopolicy.kernel.run.owner import Ownership
 
 
 def live(pid: int, **changes: Any) -> bytes:

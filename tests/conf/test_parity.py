@@ -17,8 +17,8 @@ from evopolicy.cli import options, schema
 from evopolicy.cli.compose import plain
 from evopolicy.cli.groups import group_options
 from evopolicy.config import RunConfig, config_from
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.selection import RULES
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.selection import RULES
 from evopolicy.presets import conf_folder, option
 
 GROUPS = sorted(path.name for path in conf_folder().iterdir() if path.is_dir())

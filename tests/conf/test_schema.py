@@ -10,8 +10,8 @@ from omegaconf.errors import ConfigKeyError, ValidationError
 
 from evopolicy.cli.schema import known_keys, twin
 from evopolicy.config import PromptConfig, RunConfig
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.ports import AgentLimits
+from evopolicy.kernel.ports.protocols import AgentLimits
+from evopolicy.kernel.session.budget import Budget
 
 
 def test_a_twin_has_the_fields_of_its_dataclass_and_can_be_changed() -> None:

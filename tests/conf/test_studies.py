@@ -12,7 +12,7 @@ import pytest
 from evopolicy.agents.scripts.budget import Budget, window
 from evopolicy.agents.scripts.cma_es import make_plan
 from evopolicy.analysis.figures.config import figure_config
-from evopolicy.analysis.table_config import table_config
+from evopolicy.analysis.tables.config import table_config
 from evopolicy.cli.main import main
 from evopolicy.presets import conf_folder, option
 

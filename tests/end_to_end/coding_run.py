@@ -10,9 +10,9 @@ import pytest
 
 from evopolicy import build
 from evopolicy.execution import isolation
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.stream import load_transcripts
-from evopolicy.kernel.transcript import ToolCall, Transcript
+from evopolicy.kernel.ports.transcript import ToolCall, Transcript
+from evopolicy.kernel.run.stream import load_transcripts
+from evopolicy.kernel.session.record import Run
 from evopolicy.presets import load_config, option
 from tests.agents.cli.programs import PROGRAMS, program
 from tests.agents.model_server.engineer import WAIT, Tokens

@@ -11,10 +11,10 @@ import pytest
 
 from evopolicy import build
 from evopolicy.config import ExecutionConfig
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.benchmark import Benchmark
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.sweep import SCHEMA, Cell, Sweep, write_sweep
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.benchmark import Benchmark
+from evopolicy.kernel.run.sweep import SCHEMA, Cell, Sweep, write_sweep
+from evopolicy.kernel.session.record import Run
 from evopolicy.presets import load_config
 
 NAME = "offline"

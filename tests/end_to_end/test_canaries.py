@@ -15,8 +15,8 @@ import pytest
 from evopolicy.agents import AGENTS, config_class
 from evopolicy.config import RunConfig, config_from, refuse_secrets, written
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.secrets import NO_SECRETS
-from evopolicy.kernel.sweep import read_sweep
+from evopolicy.kernel.run.sweep import read_sweep
+from evopolicy.kernel.secrecy.secrets import NO_SECRETS
 from evopolicy.presets import load_config
 from tests.end_to_end.coding_run import holding
 

@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from evopolicy.analysis import find_runs
-from evopolicy.execution.attendant import descendants
-from evopolicy.kernel.journal import read_journal
-from evopolicy.kernel.record import Run, load_run
-from evopolicy.kernel.stream import is_kept, load_transcripts
-from evopolicy.kernel.submission import read_graded
+from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.kernel.run.stream import is_kept, load_transcripts
+from evopolicy.kernel.session.journal import read_journal
+from evopolicy.kernel.session.record import Run, load_run
+from evopolicy.kernel.session.submission import read_graded
 from tests.end_to_end.coding_run import needs_bubblewrap
 
 pytestmark = [needs_bubblewrap, pytest.mark.slow]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.record import Run
 from tests.agents.cli.programs import needs
 from tests.agents.model_server.engineer import PLAN, Tokens
 from tests.agents.model_server.server import ModelServer, model_server

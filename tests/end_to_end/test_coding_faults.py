@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.failures import MEANINGS
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.failures import MEANINGS
+from evopolicy.kernel.session.record import Run
 from tests.agents.cli.programs import needs
 from tests.agents.model_server.engineer import Tokens
 from tests.agents.model_server.faults import Fault, status

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.sweep import read_sweep, sweep_folder
+from evopolicy.kernel.run.sweep import read_sweep, sweep_folder
 from tests.agents.cli.programs import BIN, needs
 from tests.agents.model_server.engineer import Tokens
 from tests.agents.model_server.server import ModelServer, model_server

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evopolicy.analysis import entry_ranks, find_runs
-from evopolicy.kernel.sweep import read_sweep, sweep_folder
+from evopolicy.kernel.run.sweep import read_sweep, sweep_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quickstart")]
 

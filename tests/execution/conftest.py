@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from evopolicy.execution import isolation
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.evaluation import EpisodeResult, PolicyFailure
-from evopolicy.kernel.ports import Isolation, Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.evaluation import EpisodeResult, PolicyFailure
+from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 
 # Time enough for any machine under any load: what a test says of time it says with limits of its own.

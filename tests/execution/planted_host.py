@@ -17,7 +17,7 @@ from typing import Any
 
 from evopolicy import build
 from evopolicy.agents.command.integration import Command
-from evopolicy.kernel.ports import AgentTask, Invocation, Progress
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Progress
 from evopolicy.presets import load_config
 
 KEY = "sk-0123456789abcdefghijklmnop"

@@ -14,7 +14,7 @@ import pytest
 from evopolicy import build, cells
 from evopolicy.execution import isolation
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.record import Run
 from evopolicy.presets import load_config
 from tests.execution import upstream as up
 

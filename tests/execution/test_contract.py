@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from evopolicy.execution import contract
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.benchmark import BenchmarkReference
+from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.evaluation import EpisodeResult
-from evopolicy.kernel.ports import Isolation, Limits
+from evopolicy.kernel.ports.benchmark import BenchmarkReference
+from evopolicy.kernel.ports.evaluation import EpisodeResult
+from evopolicy.kernel.ports.protocols import Isolation, Limits
 
 
 def make(reference: BenchmarkReference, limits: Limits) -> LocalExecutor:

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.benchmark import BenchmarkReference, EpisodeSpec
-from evopolicy.kernel.ports import Isolation, Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.benchmark import BenchmarkReference, EpisodeSpec
+from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 from tests.execution.conftest import LEVELS
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.kernel.errors import EvoPolicyError, Refused
-from evopolicy.kernel.host_paths import HIDDEN, HostPaths, host_paths
-from evopolicy.kernel.journal import Journal
-from evopolicy.kernel.session import Session
-from evopolicy.kernel.state import Ledger
+from evopolicy.kernel.files.host_paths import HIDDEN, HostPaths, host_paths
+from evopolicy.kernel.session.journal import Journal
+from evopolicy.kernel.session.session import Session
+from evopolicy.kernel.session.state import Ledger
 from tests.execution import toys
 from tests.kernel import bench
 from tests.kernel.bench import Stage

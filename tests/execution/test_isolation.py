@@ -17,12 +17,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evopolicy.execution import bubblewrap, isolation, landlock, packages, seccomp
-from evopolicy.execution.engine import LocalExecutor
+from evopolicy.execution import isolation
+from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.isolation import Probed
-from evopolicy.execution.syscalls import LAST, NUMBERS
+from evopolicy.execution.sandbox import bubblewrap, landlock, packages, seccomp
+from evopolicy.execution.sandbox.syscalls import LAST, NUMBERS
 from evopolicy.kernel.errors import IsolationError
-from evopolicy.kernel.ports import Isolation
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys
 from tests.execution.conftest import LEVELS, LIMITS
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.ports import Isolation, Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 from tests.execution.conftest import LIMITS, stalled_in_act
 

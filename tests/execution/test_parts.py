@@ -17,14 +17,17 @@ import numpy as np
 import pytest
 
 import evopolicy
-from evopolicy.execution import codec, packages, scratch, templates
-from evopolicy.execution.frames import ACT, HEAD, ChildWire, Wire, pack
-from evopolicy.execution.output import Capture
-from evopolicy.execution.scratch import Slots
-from evopolicy.execution.tracebacks import Places, program_traceback
-from evopolicy.kernel import beneath, spaces, wire
+from evopolicy.execution.policy import scratch, templates
+from evopolicy.execution.policy.output import Capture
+from evopolicy.execution.policy.scratch import Slots
+from evopolicy.execution.policy.tracebacks import Places, program_traceback
+from evopolicy.execution.sandbox import packages
+from evopolicy.execution.wire import codec
+from evopolicy.execution.wire.frames import ACT, HEAD, ChildWire, Wire, pack
+from evopolicy.kernel import spaces, wire
 from evopolicy.kernel.errors import ConfigError, InvalidAction
-from evopolicy.kernel.folders import HeldFolder, remove
+from evopolicy.kernel.files import beneath
+from evopolicy.kernel.files.folders import HeldFolder, remove
 from evopolicy.kernel.wire import WireError
 from tests.execution.conftest import PATIENCE
 from tests.execution.toys import ACTIONS, OBSERVATIONS
@@ -278,7 +281,7 @@ def test_a_sweeper_that_ends_is_an_error_of_its_template(slots: Callable[..., Sl
 def test_what_empties_a_folder_holds_no_descriptor_open(
     slots: Callable[..., Slots], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.execution.scratch.remove", lambda _path: time.sleep(600))
+    monkeypatch.setattr("evopolicy.execution.policy.scratch.remove", lambda _path: time.sleep(600))
     ours, theirs = socket.socketpair()
     try:
         kept = slots(1)  # Its sweeper is forked now, and what it forks later.
@@ -296,7 +299,7 @@ def test_what_empties_a_folder_holds_no_descriptor_open(
 def test_where_no_bounded_folder_can_be_emptied_it_is_said(
     slots: Callable[..., Slots], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.execution.scratch.remove", lambda _path: None)
+    monkeypatch.setattr("evopolicy.execution.policy.scratch.remove", lambda _path: None)
     kept = slots(1)
     slot = until_free(kept)
     (Path(scratch.make(kept.path(slot))) / "inner").mkdir()
@@ -337,7 +340,7 @@ def test_a_template_leaves_no_core_and_may_be_traced_by_nobody_of_its_user() -> 
 
 FORKS = """
 import os, sys, threading
-from evopolicy.execution.process import plain_fork
+from evopolicy.execution.sandbox.process import plain_fork
 
 sys.setswitchinterval(1e-6)
 over = threading.Event()

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from evopolicy.execution import isolation
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.session.record import load_run
 from tests.execution import planted_host
 from tests.execution.planted_host import KEY, KINDS
 

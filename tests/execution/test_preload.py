@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.execution import nursery, templates
-from evopolicy.execution.attendant import descendants
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.execution.nursery import PRELOAD_BYTES
-from evopolicy.kernel.evaluation import EpisodeResult
-from evopolicy.kernel.ports import Isolation
+from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.execution.policy import fork_server as nursery
+from evopolicy.execution.policy import templates
+from evopolicy.execution.policy.fork_server import PRELOAD_BYTES
+from evopolicy.kernel.ports.evaluation import EpisodeResult
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys
 from tests.execution.conftest import LIMITS, becomes
 from tests.execution.test_reaping import running
@@ -162,7 +163,7 @@ def _forked() -> dict[int, int]:
         with contextlib.suppress(OSError):
             place = Path(f"/proc/{pid}")
             command, name = (place / "cmdline").read_bytes(), (place / "comm").read_bytes()
-            if b"evopolicy.execution.nursery" in command and b"bwrap" not in name:
+            if b"evopolicy.execution.policy.fork_server" in command and b"bwrap" not in name:
                 found[pid] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
     return found
 
@@ -192,7 +193,7 @@ def test_a_helper_that_is_killed_is_made_anew(level: Isolation, program: Program
 
 
 def test_a_nursery_that_always_ends_is_a_fault_after_a_few(program: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evopolicy.execution.engine.plain_command", lambda: ("/bin/false",))
+    monkeypatch.setattr("evopolicy.execution.engine.executor.plain_command", lambda: ("/bin/false",))
     with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="none", allow_unisolated=True) as engine:
         results = engine.evaluate(program(TELLS), toys.episodes(3))
     assert [result.fault and result.fault.kind for result in results] == ["engine"] * 3

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from evopolicy.execution import proxy_sources
-from evopolicy.execution.proxy import Proxy
-from evopolicy.execution.proxy_rules import Turned, checked_body
-from evopolicy.execution.proxy_usage import DOUBTED_BYTES, MAX_KEPT_BYTES, UsageReader
+from evopolicy.execution.proxy import sources as proxy_sources
+from evopolicy.execution.proxy.rules import Turned, checked_body
+from evopolicy.execution.proxy.server import Proxy
+from evopolicy.execution.proxy.usage import DOUBTED_BYTES, MAX_KEPT_BYTES, UsageReader
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.ports import AgentLimits, Provider
-from evopolicy.kernel.transcript import Usage
+from evopolicy.kernel.ports.protocols import AgentLimits, Provider
+from evopolicy.kernel.ports.transcript import Usage
 from tests.execution import upstream as up
 
 EXAMPLE = Provider("https://api.example.com/v1", ("POST /chat",), key_variable="KEY")

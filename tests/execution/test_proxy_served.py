@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from evopolicy.execution import proxy_request
-from evopolicy.execution.proxy import Proxy
-from evopolicy.execution.proxy_log import MORE, ProxyLog, Told
-from evopolicy.execution.proxy_trouble import trouble_of
-from evopolicy.kernel.ports import AgentLimits, Provider
-from evopolicy.kernel.prices import Price, PriceTable
-from evopolicy.kernel.served import Served
-from evopolicy.kernel.stream import PROXY_LOG
-from evopolicy.kernel.transcript import Usage
+from evopolicy.execution.proxy import request as proxy_request
+from evopolicy.execution.proxy.log import MORE, ProxyLog, Told
+from evopolicy.execution.proxy.server import Proxy
+from evopolicy.execution.proxy.trouble import trouble_of
+from evopolicy.kernel.ports.protocols import AgentLimits, Provider
+from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.transcript import Usage
+from evopolicy.kernel.run.prices import Price, PriceTable
+from evopolicy.kernel.run.stream import PROXY_LOG
 from tests.execution import upstream as up
 from tests.execution.conftest import PATIENCE, becomes
 
@@ -332,7 +332,7 @@ def test_the_limit_that_refused_a_request_is_named(serve: Serve, tmp_path: Path,
 def test_cost_without_a_line_of_its_own_is_spent_in_the_next_attempt_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.execution.proxy_log.MAX_LINES", 1)
+    monkeypatch.setattr("evopolicy.execution.proxy.log.MAX_LINES", 1)
     for name in ("attempt-1", "attempt-2"):
         (tmp_path / name).mkdir()
     first = ProxyLog(tmp_path / "attempt-1", NO_LIMITS, PRICES)

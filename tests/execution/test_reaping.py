@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.execution.attendant import descendants
-from evopolicy.execution.engine import LANES, LocalExecutor
-from evopolicy.kernel.folders import HeldFolder
-from evopolicy.kernel.ports import Isolation
+from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.execution.engine.executor import LANES, LocalExecutor
+from evopolicy.kernel.files.folders import HeldFolder
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys
 from tests.execution.conftest import LIMITS, PATIENCE, becomes
 
 HOST = """
     import sys
     from pathlib import Path
-    from evopolicy.execution.engine import LANES, LocalExecutor
-    from evopolicy.kernel.ports import Limits
+    from evopolicy.execution.engine.executor import LANES, LocalExecutor
+    from evopolicy.kernel.ports.protocols import Limits
     from tests.execution import toys
     limits = Limits(60.0, 600.0, 1 << 30, 1000, 1 << 20, 600.0, 20.0)
     engine = LocalExecutor(toys.reference(), limits, workers=2, isolation=sys.argv[1], allow_unisolated=True)
@@ -140,7 +140,7 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
 
 def worker_processes() -> list[int]:
     """This process's Environment workers."""
-    return [pid for pid in descendants(os.getpid()) if "evopolicy.execution.worker" in _command(pid)]
+    return [pid for pid in descendants(os.getpid()) if "evopolicy.execution.engine.worker" in _command(pid)]
 
 
 def test_close_leaves_neither_processes_nor_folders(

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from evopolicy.execution import control
+from evopolicy.execution.engine import control
 from evopolicy.kernel import spaces
-from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
 from evopolicy.kernel.errors import InvalidAction
-from evopolicy.kernel.evaluation import EpisodeResult, Outcome
-from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome
+from evopolicy.kernel.ports.feedback import Artifact
 
 HANGS = "hangs"
 """File in the folder of marks, or of a picture, that says that the call which never returns has begun."""

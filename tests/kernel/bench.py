@@ -17,25 +17,33 @@ from typing import Any
 
 import numpy as np
 
-from evopolicy.kernel.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.durable import make_folder
 from evopolicy.kernel.errors import AgentError, InvalidAction, Refused
-from evopolicy.kernel.evaluation import CheckReport, EpisodeResult, FailureKind, Fault, Outcome, Output, PolicyFailure
-from evopolicy.kernel.feedback import Artifact
+from evopolicy.kernel.files.durable import make_folder
+from evopolicy.kernel.files.program import ProgramStore, capture
 from evopolicy.kernel.policy import PolicyContext, bind
-from evopolicy.kernel.pool import Pool, PoolConfig, plan_pool
-from evopolicy.kernel.ports import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider
-from evopolicy.kernel.program import ProgramStore, capture
-from evopolicy.kernel.record import BenchmarkIdentity, FeedbackConfig, RunRecord
-from evopolicy.kernel.run import RunPlan
-from evopolicy.kernel.selection import SelectionConfig
-from evopolicy.kernel.served import Served
-from evopolicy.kernel.session import SessionSite
+from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
+from evopolicy.kernel.ports.evaluation import (
+    CheckReport,
+    EpisodeResult,
+    FailureKind,
+    Fault,
+    Outcome,
+    Output,
+    PolicyFailure,
+)
+from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.pool import Pool, PoolConfig, plan_pool
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider
+from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.transcript import Transcript, Usage
+from evopolicy.kernel.run.run import RunPlan
+from evopolicy.kernel.session.budget import Budget
+from evopolicy.kernel.session.record import BenchmarkIdentity, FeedbackConfig, RunRecord
+from evopolicy.kernel.session.selection import SelectionConfig
+from evopolicy.kernel.session.session import SessionSite
+from evopolicy.kernel.session.submission import Bench
 from evopolicy.kernel.spaces import Discrete, box, cast_action
-from evopolicy.kernel.submission import Bench
 from evopolicy.kernel.trace import TraceRow, TraceWriter
-from evopolicy.kernel.transcript import Transcript, Usage
 
 STEPS = 4
 FAILURE_SCORE = -1.0

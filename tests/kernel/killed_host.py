@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.journal import Event, Journal
-from evopolicy.kernel.record import FeedbackConfig
-from evopolicy.kernel.run import run
+from evopolicy.kernel.run.run import run
+from evopolicy.kernel.session.journal import Event, Journal
+from evopolicy.kernel.session.record import FeedbackConfig
 from tests.kernel.bench import BUDGET, AgentCalls, FunctionAgent, Stage, Tally
 
 PROGRAMS = ((2, "0:2"), (5, "2:5"), (3, "0,5,1"))

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.journal import JOURNAL, Journal
-from evopolicy.kernel.record import FeedbackConfig
-from evopolicy.kernel.run import run
+from evopolicy.kernel.run.run import run
+from evopolicy.kernel.session.journal import JOURNAL, Journal
+from evopolicy.kernel.session.record import FeedbackConfig
 from tests.kernel.bench import AgentCalls, Stage, Tally
 
 _LISTENING: list[Recorder] = []

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.record import Run, load_run
-from evopolicy.kernel.run import run
-from evopolicy.kernel.stream import is_kept
-from evopolicy.kernel.submission import read_graded
+from evopolicy.kernel.run.run import run
+from evopolicy.kernel.run.stream import is_kept
+from evopolicy.kernel.session.record import Run, load_run
+from evopolicy.kernel.session.submission import read_graded
 from tests.kernel.bench import WAIT, events, names
 from tests.kernel.killed_host import PROGRAMS, counted, killed, stage, with_full_disk, with_small_files
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.journal import JOURNAL
-from evopolicy.kernel.run import run
-from evopolicy.kernel.state import AttemptClock, fold
+from evopolicy.kernel.run.run import run
+from evopolicy.kernel.session.journal import JOURNAL
+from evopolicy.kernel.session.state import AttemptClock, fold
 from tests.kernel.bench import AGENT_LIMITS, WAIT, AgentCalls, FunctionAgent, Stage, events, wait_until
 
 
@@ -53,7 +53,7 @@ class Truth:
 @pytest.fixture
 def truth(monkeypatch: pytest.MonkeyPatch) -> Truth:
     made = Truth()
-    for module in ("clock", "attendance"):
+    for module in ("clock", "run.attendance"):
         monkeypatch.setattr(f"evopolicy.kernel.{module}.time", SimpleNamespace(monotonic=made.monotonic))
     return made
 

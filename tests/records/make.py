@@ -19,7 +19,7 @@ from typing import Any
 
 from evopolicy import build
 from evopolicy.analysis import find_runs
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.record import Run
 from evopolicy.presets import load_config
 from tests.agents.model_server.faults import Fault
 from tests.agents.model_server.server import model_server

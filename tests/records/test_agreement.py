@@ -13,9 +13,9 @@ import pytest
 
 from evopolicy.analysis import find_runs
 from evopolicy.cli.main import main
-from evopolicy.kernel.agreement import contradictions, heldout_contradiction
-from evopolicy.kernel.journal import read_journal
-from evopolicy.kernel.record import load_run
+from evopolicy.kernel.run.agreement import contradictions, heldout_contradiction
+from evopolicy.kernel.session.journal import read_journal
+from evopolicy.kernel.session.record import load_run
 from evopolicy.tracking.project import CONTRADICTS, project_cell
 from tests.records.make import OUTPUT, SWEEP
 from tests.records.sets import SETS, told

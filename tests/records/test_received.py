@@ -15,11 +15,11 @@ from evopolicy import build
 from evopolicy.cli.main import main
 from evopolicy.cli.regrade import regrade
 from evopolicy.kernel.errors import IsolationError, RecordError
-from evopolicy.kernel.program import archived
-from evopolicy.kernel.record import load_run, read_record, run_part
-from evopolicy.kernel.seal import is_ours, key_folder, seal
-from evopolicy.kernel.stream import load_transcripts
-from evopolicy.kernel.sweep import read_sweep, run_of
+from evopolicy.kernel.files.program import archived
+from evopolicy.kernel.files.seal import is_ours, key_folder, seal
+from evopolicy.kernel.run.stream import load_transcripts
+from evopolicy.kernel.run.sweep import read_sweep, run_of
+from evopolicy.kernel.session.record import load_run, read_record, run_part
 from evopolicy.presets import load_config
 from tests.records.hostile import CANARY, lay_own
 from tests.records.make import OUTPUT, SWEEP

@@ -13,9 +13,9 @@ import pytest
 
 from evopolicy.analysis import find_runs, load_frames
 from evopolicy.cli.main import main
-from evopolicy.kernel.journal import read_journal
-from evopolicy.kernel.record import load_run
-from evopolicy.kernel.stream import load_transcripts
+from evopolicy.kernel.run.stream import load_transcripts
+from evopolicy.kernel.session.journal import read_journal
+from evopolicy.kernel.session.record import load_run
 from tests.records.make import OUTPUT, REGRADE, SWEEP, numbers
 from tests.records.sets import SETS, told
 

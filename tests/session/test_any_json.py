@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evopolicy.kernel.journal import Journal
-from evopolicy.kernel.ports import SESSION_VERBS
-from evopolicy.kernel.session import Session
-from evopolicy.kernel.state import Ledger
+from evopolicy.kernel.ports.protocols import SESSION_VERBS
+from evopolicy.kernel.session.journal import Journal
+from evopolicy.kernel.session.session import Session
+from evopolicy.kernel.session.state import Ledger
 from evopolicy.session.gateway import answer
 from tests.kernel.bench import BUDGET, Stage, write_program
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.ports import Limits
+from evopolicy.kernel.ports.protocols import Limits
+from evopolicy.kernel.session.budget import Budget
 from evopolicy.session.task_text import TaskTerms
 from evopolicy.session.workspace import prepare_workspace, write_session_file
 from tests.kernel.bench import Tally

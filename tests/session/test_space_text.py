@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evopolicy.authoring.spaces import column_names
-from evopolicy.kernel.benchmark import Field
+from evopolicy.kernel.ports.benchmark import Field
 from evopolicy.kernel.spaces import (
     Box,
     Dict,

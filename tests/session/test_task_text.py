@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evopolicy.kernel.benchmark import BenchmarkSpec, Field
-from evopolicy.kernel.budget import Budget
-from evopolicy.kernel.feedback import VISIBILITIES
 from evopolicy.kernel.policy import PolicyContext, bind
-from evopolicy.kernel.ports import Limits
+from evopolicy.kernel.ports.benchmark import BenchmarkSpec, Field
+from evopolicy.kernel.ports.feedback import VISIBILITIES
+from evopolicy.kernel.ports.protocols import Limits
+from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.spaces import (
     Box,
     Dict,

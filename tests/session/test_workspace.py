@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.benchmark import BenchmarkSpec
-from evopolicy.kernel.budget import Budget
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.ports import Limits
+from evopolicy.kernel.ports.benchmark import BenchmarkSpec
+from evopolicy.kernel.ports.protocols import Limits
+from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.spaces import Discrete
 from evopolicy.session.task_text import TaskTerms
 from evopolicy.session.workspace import Workspace, prepare_workspace, skill_digest, write_session_file

@@ -21,10 +21,10 @@ from urllib.request import url2pathname, urlopen
 
 import pytest
 
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.stream import write_transcript
-from evopolicy.kernel.sweep import Cell
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript, Usage
+from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript, Usage
+from evopolicy.kernel.run.stream import write_transcript
+from evopolicy.kernel.run.sweep import Cell
+from evopolicy.kernel.session.record import Run
 from evopolicy.tracking.store import QUIET, Store, Tracking, connect, forget_inherited
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from evopolicy.analysis.frames import COLUMNS, Frames
-from evopolicy.analysis.load import find_runs, load_frames
+from evopolicy.analysis.records.frames import COLUMNS, Frames
+from evopolicy.analysis.records.load import find_runs, load_frames
 from evopolicy.kernel.errors import ConfigError, TrackingError
-from evopolicy.kernel.evaluation import Graded, Outcome, PolicyFailure
-from evopolicy.kernel.program import ProgramStore, capture, link_program
-from evopolicy.kernel.record import load_run
-from evopolicy.kernel.result import graded_path
-from evopolicy.kernel.selection import Measurement
-from evopolicy.kernel.submission import OUTCOMES, submission_folder, write_graded
-from evopolicy.kernel.sweep import sweep_folder
+from evopolicy.kernel.files.program import ProgramStore, capture, link_program
+from evopolicy.kernel.ports.evaluation import Graded, Outcome, PolicyFailure
+from evopolicy.kernel.run.result import graded_path
+from evopolicy.kernel.run.sweep import sweep_folder
+from evopolicy.kernel.session.record import load_run
+from evopolicy.kernel.session.selection import Measurement
+from evopolicy.kernel.session.submission import OUTCOMES, submission_folder, write_graded
 from evopolicy.tracking import artifacts as reading
 from evopolicy.tracking.artifacts import Artifacts, checked
 from evopolicy.tracking.download import DOWNLOADS, STAMP, Downloaded, download

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from evopolicy.kernel.errors import RecordError, TrackingError
-from evopolicy.kernel.owner import Ownership
-from evopolicy.kernel.sweep import Cell, Sweep, read_sweep, sweep_folder
+from evopolicy.kernel.run.owner import Ownership
+from evopolicy.kernel.run.sweep import Cell, Sweep, read_sweep, sweep_folder
 from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.compare import agent_identity, sweep_identity
 from evopolicy.tracking.follow import follow_sweep, track

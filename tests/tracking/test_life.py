@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.record import RunRecord, load_run, new_id, read_record, write_record
-from evopolicy.kernel.sweep import Cell, read_sweep, sweep_folder
+from evopolicy.kernel.run.sweep import Cell, read_sweep, sweep_folder
+from evopolicy.kernel.session.record import RunRecord, load_run, new_id, read_record, write_record
 from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.follow import track
 from evopolicy.tracking.log import RunLog

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.kernel.secrets import Masker
+from evopolicy.kernel.secrecy.secrets import Masker
 from evopolicy.tracking import masking
 from evopolicy.tracking.masking import copy_masked, mask, named_variables
 

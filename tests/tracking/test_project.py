@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.journal import Journal, read_journal
-from evopolicy.kernel.ports import AgentIdentity
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.ports.protocols import AgentIdentity
+from evopolicy.kernel.session.journal import Journal, read_journal
+from evopolicy.kernel.session.record import Run
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import STREAM_BYTES
 from evopolicy.tracking.project import PARAM_LENGTH, Projection, clean_key, flatten, identity, project_cell

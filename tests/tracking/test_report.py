@@ -9,8 +9,8 @@ import pytest
 
 from evopolicy.analysis import entry_ranks
 from evopolicy.kernel.errors import TrackingError
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.sweep import Sweep
+from evopolicy.kernel.run.sweep import Sweep
+from evopolicy.kernel.session.record import Run
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.report import REPORT, upload_run_report, upload_sweep_report
 from evopolicy.tracking.store import Store, Tracking

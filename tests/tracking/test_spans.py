@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.journal import Journal, read_journal
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.secrets import Masker
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.secrecy.secrets import Masker
+from evopolicy.kernel.session.journal import Journal, read_journal
+from evopolicy.kernel.session.record import Run
 from evopolicy.tracking import spans
 from evopolicy.tracking.spans import Attempt, Span, Trace, ended_attempts
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.kernel.journal import read_journal
-from evopolicy.kernel.program import Program, archived
-from evopolicy.kernel.record import load_run
-from evopolicy.kernel.secrets import NO_SECRETS
+from evopolicy.kernel.files.program import Program, archived
+from evopolicy.kernel.secrecy.secrets import NO_SECRETS
+from evopolicy.kernel.session.journal import read_journal
+from evopolicy.kernel.session.record import load_run
 from evopolicy.tracking import files
 from evopolicy.tracking.files import FILE_BYTES, Upload, stage
 from evopolicy.tracking.follow import Report, track

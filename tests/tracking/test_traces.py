@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.record import Run
+from evopolicy.kernel.session.record import Run
 from evopolicy.tracking.cells import CellTracker
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.log import RunLog

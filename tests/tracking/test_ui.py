@@ -15,9 +15,9 @@ import pytest
 
 from evopolicy.analysis import entry_ranks
 from evopolicy.kernel.errors import ConfigError, TrackingError
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.sweep import Sweep
-from evopolicy.kernel.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
+from evopolicy.kernel.run.sweep import Sweep
+from evopolicy.kernel.session.record import Run
 from evopolicy.tracking.follow import follow_sweep, track
 from evopolicy.tracking.store import Store, Tracking, connect
 from evopolicy.tracking.ui import _links, find_single, find_sweep, serve

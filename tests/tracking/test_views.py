@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from evopolicy.kernel.sweep import Sweep
+from evopolicy.kernel.run.sweep import Sweep
 from evopolicy.tracking.store import Store
 from evopolicy.tracking.views import agents_view, cells_view, pack, plain_link, save_views, unpack, view_key, view_link
 

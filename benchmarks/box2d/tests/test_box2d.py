@@ -14,7 +14,7 @@ from evopolicy_box2d import TASKS, load
 from evopolicy import evaluate
 from evopolicy.api import Result
 from evopolicy.authoring import EpisodeSpec, check_benchmark, rollout, run_program, step_again
-from evopolicy.kernel.pool import paper_hash_case, paper_name
+from evopolicy.kernel.ports.pool import paper_hash_case, paper_name
 
 SLOW = "car_racing"
 """It draws every step itself."""

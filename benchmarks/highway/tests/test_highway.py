@@ -15,8 +15,8 @@ import pytest
 from evopolicy_highway import TASKS, load
 
 from evopolicy.authoring import EpisodeSpec, check_benchmark, rollout, run_program
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.ports import Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.protocols import Limits
 
 REFERENCE = Path(__file__).parent / "reference"
 PARAMETRIC = sorted(task for task in TASKS if "parametric" in load(task).programs)

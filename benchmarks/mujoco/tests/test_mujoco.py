@@ -13,7 +13,7 @@ from evopolicy_mujoco import TASKS, load
 from evopolicy import evaluate
 from evopolicy.api import Result
 from evopolicy.authoring import EpisodeSpec, check_benchmark, mujoco_gl, rollout, run_program
-from evopolicy.kernel.pool import paper_hash_case, paper_name
+from evopolicy.kernel.ports.pool import paper_hash_case, paper_name
 
 PARAMETRIC = sorted(task for task in TASKS if "parametric" in load(task).programs)
 

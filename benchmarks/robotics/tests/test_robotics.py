@@ -19,8 +19,8 @@ from evopolicy_robotics.hand import JOINTS
 from evopolicy_robotics.models import compiled_once
 
 from evopolicy.authoring import EpisodeSpec, check_benchmark, mujoco_gl, rollout, run_program
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.ports import Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.protocols import Limits
 
 REFERENCE = Path(__file__).parent / "reference"
 FETCH = ["fetch_pick_and_place", "fetch_push", "fetch_reach", "fetch_slide"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.config import identity
 from evopolicy.agents.scripted import read_script, script_invocation
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.ports.transcript import Transcript
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from evopolicy.agents.config import AgentConfig, at_least
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.prices import Price
+from evopolicy.kernel.run.prices import Price
 
 _OURS = ("model", "messages", "tools", "stream", "stream_options")
 """Keys of a request that the loop alone sets."""

@@ -13,8 +13,8 @@ from evopolicy.agents.chat.config import ChatConfig
 from evopolicy.agents.coding import check_variables
 from evopolicy.agents.config import identity
 from evopolicy.agents.stream import Collected, cost_of, count_of, inner, numbered_json_lines, text_of
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import ErrorKind, StepSource, Transcript, Usage
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import ErrorKind, StepSource, Transcript, Usage
 
 PATHS = ("POST /chat/completions",)
 AGENT_VARIABLE = "EVOPOLICY_CHAT_KEY"

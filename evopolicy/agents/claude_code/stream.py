@@ -20,7 +20,7 @@ from evopolicy.agents.stream import (
     numbered_json_lines,
     text_of,
 )
-from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
 SYNTHETIC = "<synthetic>"
 """The model of messages it writes itself, to tell of an error."""

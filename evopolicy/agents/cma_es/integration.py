@@ -9,8 +9,8 @@ from pathlib import Path
 from evopolicy.agents.cma_es.config import CmaEsConfig
 from evopolicy.agents.config import identity
 from evopolicy.agents.scripted import package_versions, read_script, script_invocation
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.ports.transcript import Transcript
 
 PACKAGES = ("cma", "numpy")
 

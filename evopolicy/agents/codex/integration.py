@@ -16,8 +16,8 @@ from evopolicy.agents.coding import CodingAgent
 from evopolicy.agents.installed import configuration_files, machine, named_files, native_program
 from evopolicy.agents.node import node_program
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @openai/codex"
 TESTED = "0.171.0"

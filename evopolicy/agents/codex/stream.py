@@ -19,7 +19,7 @@ from evopolicy.agents.stream import (
     numbered_json_lines,
     text_of,
 )
-from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
 _COUNTS = (
     "input_tokens",

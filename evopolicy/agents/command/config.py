@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from evopolicy.agents.command.parsers import PARSERS
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_program
 from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.kernel.ports import Provider
-from evopolicy.kernel.prices import Price
+from evopolicy.kernel.ports.protocols import Provider
+from evopolicy.kernel.run.prices import Price
 
 
 @dataclass(frozen=True)

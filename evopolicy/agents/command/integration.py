@@ -14,8 +14,8 @@ from evopolicy.agents.command.parsers import PARSERS
 from evopolicy.agents.command.program import started
 from evopolicy.agents.config import identity
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 VERSION_SECONDS = 90.0
 """Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""

@@ -14,7 +14,7 @@ from evopolicy.agents.gemini_cli import parser as gemini_cli
 from evopolicy.agents.kimi_code import parser as kimi_code
 from evopolicy.agents.opencode import parser as opencode
 from evopolicy.agents.stream import MAX_ERROR, Collected, inner, json_value, numbered_json_lines, text_of
-from evopolicy.kernel.transcript import Transcript, Usage
+from evopolicy.kernel.ports.transcript import Transcript, Usage
 
 Reader = Callable[[Iterable[str], Path | None], Transcript]
 MAX_TRAJECTORY = 256 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 from evopolicy.agents.kept import Thought
 from evopolicy.agents.stream import count_of, inner, numbered_json_lines, text_of
-from evopolicy.kernel.transcript import Usage
+from evopolicy.kernel.ports.transcript import Usage
 
 COLLECTED = ".gemini/tmp/*/chats/*.jsonl"
 

@@ -15,8 +15,8 @@ from evopolicy.agents.home import with_home_files
 from evopolicy.agents.installed import configuration_files, named_files
 from evopolicy.agents.node import Program, node_program
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @google/gemini-cli"
 URL = "https://generativelanguage.googleapis.com"

@@ -9,8 +9,8 @@ from pathlib import Path
 from evopolicy.agents.config import identity
 from evopolicy.agents.human.config import HumanConfig
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 
 @dataclass(frozen=True)

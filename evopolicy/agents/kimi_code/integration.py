@@ -16,8 +16,8 @@ from evopolicy.agents.kimi_code.config import KimiConfig
 from evopolicy.agents.kimi_code.wire import COLLECTED, FOLDER
 from evopolicy.agents.node import Program, node_program
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @moonshot-ai/kimi-code"
 URL = "https://api.moonshot.ai/v1"

@@ -21,7 +21,7 @@ from evopolicy.agents.stream import (
     stderr_of,
     text_of,
 )
-from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
 _CODES: tuple[tuple[str, ErrorKind], ...] = (
     ("context.overflow", "context"),

@@ -12,8 +12,8 @@ from evopolicy.agents.coding import CodingAgent, find_cli, provider, version_of
 from evopolicy.agents.installed import configuration_files, named_files
 from evopolicy.agents.opencode import parser
 from evopolicy.agents.opencode.config import OpenCodeConfig
-from evopolicy.kernel.ports import AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g opencode-ai"
 KEY = "EVOPOLICY_PROVIDER_KEY"

@@ -17,7 +17,7 @@ from evopolicy.agents.stream import (
     stderr_of,
     text_of,
 )
-from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
 _COUNTS = (("input",), ("cache", "read"), ("cache", "write"), ("output",), ("reasoning",))
 

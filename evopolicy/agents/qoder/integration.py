@@ -13,8 +13,8 @@ from evopolicy.agents.node import Program, node_program
 from evopolicy.agents.qoder import parser
 from evopolicy.agents.qoder.config import QoderConfig
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports import AgentTask, Invocation, Provider
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
+from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @qoder-ai/qodercli"
 URL = "https://center.qoder.sh"

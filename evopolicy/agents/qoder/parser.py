@@ -17,7 +17,7 @@ from evopolicy.agents.stream import (
     stderr_of,
     text_of,
 )
-from evopolicy.kernel.transcript import ErrorKind, Transcript, Usage
+from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
 _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 _KINDS: dict[str, ErrorKind] = {

@@ -12,11 +12,11 @@ from evopolicy.agents.config import identity
 from evopolicy.agents.replay.config import ReplayConfig
 from evopolicy.agents.scripted import read_script, script_invocation
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.pool import format_selector
-from evopolicy.kernel.ports import AgentIdentity, AgentTask, Invocation
-from evopolicy.kernel.program import archived
-from evopolicy.kernel.record import Run, load_run
-from evopolicy.kernel.transcript import Transcript
+from evopolicy.kernel.files.program import archived
+from evopolicy.kernel.ports.pool import format_selector
+from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation
+from evopolicy.kernel.ports.transcript import Transcript
+from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.values import digest
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from evopolicy.analysis.trajectory import AXES, Axis
+from evopolicy.analysis.records.trajectory import AXES, Axis
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from evopolicy.analysis.frames import Frames
+    from evopolicy.analysis.records.frames import Frames
 
 Kind = Literal["curves", "timeline", "rank", "profile", "splits", "edits", "demand", "usage", "difference"]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from evopolicy.analysis.columns import by_run
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, gather
 from evopolicy.analysis.figures.style import (
@@ -26,11 +25,12 @@ from evopolicy.analysis.figures.style import (
     short,
     style,
 )
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import FEW, MIN_RUNS, TWO_KINDS, mean_interval
-from evopolicy.analysis.statistics import Floats
-from evopolicy.analysis.ties import is_above
-from evopolicy.analysis.trajectory import Axis, Value, curve_points
+from evopolicy.analysis.records.columns import by_run
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.records.trajectory import Axis, Value, curve_points
+from evopolicy.analysis.stats.intervals import FEW, MIN_RUNS, TWO_KINDS, mean_interval
+from evopolicy.analysis.stats.statistics import Floats
+from evopolicy.analysis.stats.ties import is_above
 from evopolicy.kernel.errors import RecordError
 
 if TYPE_CHECKING:

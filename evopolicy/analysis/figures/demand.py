@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evopolicy.analysis.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.scores import draw_bar, entries_axis
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import Interval, interval_notes
-from evopolicy.analysis.protocol import protocol_note
-from evopolicy.analysis.published import AGENTS, CORE16, DEMANDS, NOTE, RANDOM, as_published, gymnasium_id, slugs_of
-from evopolicy.analysis.resampling import aggregate_interval
-from evopolicy.analysis.statistics import Floats
+from evopolicy.analysis.paper.anchors import Anchors, Scale, find_scale, scaled
+from evopolicy.analysis.paper.protocol import protocol_note
+from evopolicy.analysis.paper.published import (
+    AGENTS,
+    CORE16,
+    DEMANDS,
+    NOTE,
+    RANDOM,
+    as_published,
+    gymnasium_id,
+    slugs_of,
+)
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.stats.intervals import Interval, interval_notes
+from evopolicy.analysis.stats.resampling import aggregate_interval
+from evopolicy.analysis.stats.statistics import Floats
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, gather, heldout_tables
 from evopolicy.analysis.figures.scores import entries_axis
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, grid_of, looks, style
-from evopolicy.analysis.intervals import interval_notes
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
+from evopolicy.analysis.stats.intervals import interval_notes
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from evopolicy.analysis.frames import Frames
+    from evopolicy.analysis.records.frames import Frames
 
 
 def difference_figure(

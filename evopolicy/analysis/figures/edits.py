@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.edits import SIZES, size_counts
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.style import (
     WIDTH,
@@ -21,7 +19,9 @@ from evopolicy.analysis.figures.style import (
     name_axes,
     style,
 )
-from evopolicy.analysis.statistics import wilson
+from evopolicy.analysis.programs.edits import SIZES, size_counts
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.stats.statistics import wilson
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.kernel.shown import plural
 

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.footnotes import about
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.heldout import heldout_tables as episode_tables
-from evopolicy.analysis.heldout import unlike_benchmarks, unlike_note
-from evopolicy.analysis.intervals import MIXED, few_runs_foot
-from evopolicy.analysis.scores import check_comparable, mixed_names
-from evopolicy.analysis.statistics import Floats
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.records.heldout import heldout_tables as episode_tables
+from evopolicy.analysis.records.heldout import unlike_benchmarks, unlike_note
+from evopolicy.analysis.records.scores import check_comparable, mixed_names
+from evopolicy.analysis.stats.intervals import MIXED, few_runs_foot
+from evopolicy.analysis.stats.statistics import Floats
+from evopolicy.analysis.tables.footnotes import about
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.kernel.shown import plural
 

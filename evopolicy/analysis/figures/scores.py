@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evopolicy.analysis.anchors import Anchors, own_anchors
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.style import (
@@ -21,13 +20,14 @@ from evopolicy.analysis.figures.style import (
     looks,
     style,
 )
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import MIN_RUNS, Interval, interval_notes, told_once
-from evopolicy.analysis.protocol import protocol_note
-from evopolicy.analysis.published import NOTE, as_published, published_scores, slugs_of
-from evopolicy.analysis.resampling import ProfileBand, profile_band, rank_score_intervals
-from evopolicy.analysis.scores import CellScore
-from evopolicy.analysis.tables import EntryRank, RankTable, rank_table
+from evopolicy.analysis.paper.anchors import Anchors, own_anchors
+from evopolicy.analysis.paper.protocol import protocol_note
+from evopolicy.analysis.paper.published import NOTE, as_published, published_scores, slugs_of
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.records.scores import CellScore
+from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, interval_notes, told_once
+from evopolicy.analysis.stats.resampling import ProfileBand, profile_band, rank_score_intervals
+from evopolicy.analysis.tables.ranks import EntryRank, RankTable, rank_table
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
 

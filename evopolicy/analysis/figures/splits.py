@@ -6,13 +6,13 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import gather
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, looks, style
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import Interval, mean_interval
-from evopolicy.analysis.validity import score_gaps
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.records.validity import score_gaps
+from evopolicy.analysis.stats.intervals import Interval, mean_interval
 from evopolicy.kernel.errors import RecordError
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.edits import edit_frame, phase_frame
 from evopolicy.analysis.figures.material import of_runs
 from evopolicy.analysis.figures.style import WIDTH, Theme, canvas, style
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.ties import is_above
+from evopolicy.analysis.programs.edits import edit_frame, phase_frame
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.stats.ties import is_above
 from evopolicy.kernel.errors import RecordError, did_you_mean
 
 if TYPE_CHECKING:

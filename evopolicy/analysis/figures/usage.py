@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evopolicy.analysis.columns import rows_of
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import Material, gather, heldout_tables
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, looks, short, style
-from evopolicy.analysis.frames import Frames
-from evopolicy.analysis.intervals import Interval, interval_notes, mean_interval
-from evopolicy.analysis.resampling import rank_score_intervals
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.stats.intervals import Interval, interval_notes, mean_interval
+from evopolicy.analysis.stats.resampling import rank_score_intervals
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.kernel.shown import plural
-from evopolicy.kernel.transcript import TOKENS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from evopolicy.analysis.conditions import run_conditions
-from evopolicy.analysis.protocol import protocol_differences
+from evopolicy.analysis.paper.protocol import protocol_differences
+from evopolicy.analysis.records.conditions import run_conditions
 from evopolicy.analysis.report.markup import Child, Html, facts, fold, join, line
 from evopolicy.analysis.report.shape import SweepPart
-from evopolicy.kernel.record import RunRecord
+from evopolicy.kernel.session.record import RunRecord
 
 _VALUES = 4
 """Values of one condition that are shown before the others are counted."""

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evopolicy.analysis.columns import rows_of
-from evopolicy.analysis.edits import edit_frame, phase_frame
-from evopolicy.analysis.load import Found, load_frames, read_episodes
+from evopolicy.analysis.programs.edits import edit_frame, phase_frame
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.load import Found, load_frames, read_episodes
+from evopolicy.analysis.records.scores import cell_scores, mixed_names, planned_cell, run_status
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SubmissionPart, SweepPart
-from evopolicy.analysis.scores import cell_scores, mixed_names, planned_cell, run_status
-from evopolicy.analysis.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
-from evopolicy.analysis.tables import rank_table
+from evopolicy.analysis.report.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
+from evopolicy.analysis.tables.ranks import rank_table
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.evaluation import Graded
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.transcript import Step
+from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.transcript import Step
+from evopolicy.kernel.session.record import Run
 
 LIMITS = Limits()
 IN_SWEEP = replace(LIMITS, submissions=0, episodes=0, diff_lines=120)

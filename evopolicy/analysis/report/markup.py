@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeAlias
 
-from evopolicy.analysis.sheet import fitting, rounded
+from evopolicy.analysis.tables.sheet import fitting, rounded
 from evopolicy.kernel.shown import plural as plural
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

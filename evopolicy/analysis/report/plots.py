@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from evopolicy.analysis.load import Found, load_frames
+from evopolicy.analysis.records.load import Found, load_frames
 from evopolicy.analysis.report.shape import Figure
 from evopolicy.kernel.errors import EvoPolicyError
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from evopolicy.analysis.records.scores import wall_seconds
 from evopolicy.analysis.report import drawing
 from evopolicy.analysis.report.gather import LIMITS
 from evopolicy.analysis.report.markup import (
@@ -27,9 +28,8 @@ from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.shape import Limits, RunPart
 from evopolicy.analysis.report.submission import changed_lines, marks, submission
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
-from evopolicy.analysis.scores import wall_seconds
-from evopolicy.kernel.record import RunRecord
-from evopolicy.kernel.selection import Measurement
+from evopolicy.kernel.session.record import RunRecord
+from evopolicy.kernel.session.selection import Measurement
 
 _STATUS = {"done": "good", "invalid": "bad", "failed": "bad"}
 _CONFIG_CHARACTERS = 40_000

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evopolicy.analysis.load import Unreadable
-from evopolicy.analysis.scores import CellScore
-from evopolicy.analysis.shown import Changes, FeedbackFiles
-from evopolicy.analysis.tables import RankTable
-from evopolicy.kernel.evaluation import Graded
-from evopolicy.kernel.record import Run
-from evopolicy.kernel.transcript import Step
+from evopolicy.analysis.records.load import Unreadable
+from evopolicy.analysis.records.scores import CellScore
+from evopolicy.analysis.report.shown import Changes, FeedbackFiles
+from evopolicy.analysis.tables.ranks import RankTable
+from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.transcript import Step
+from evopolicy.kernel.session.record import Run
 
 
 @dataclass(frozen=True)

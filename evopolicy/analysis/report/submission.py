@@ -20,8 +20,8 @@ from evopolicy.analysis.report.markup import (
     tag,
 )
 from evopolicy.analysis.report.shape import Limits, SubmissionPart
+from evopolicy.analysis.report.shown import Attached, Changes, FeedbackFiles
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
-from evopolicy.analysis.shown import Attached, Changes, FeedbackFiles
 
 _OPEN_LINES = 60
 """A longer diff is closed at first."""

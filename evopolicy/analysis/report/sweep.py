@@ -6,8 +6,7 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 
-from evopolicy.analysis.footnotes import EPISODE_MARK
-from evopolicy.analysis.layout import digits, write
+from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.report import drawing
 from evopolicy.analysis.report.conditions import conditions
 from evopolicy.analysis.report.gather import IN_SWEEP
@@ -29,10 +28,11 @@ from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
-from evopolicy.analysis.scores import CellScore
-from evopolicy.analysis.sheet import ESTIMATE_MARK
-from evopolicy.analysis.tables import EntryRank
-from evopolicy.analysis.ties import is_above
+from evopolicy.analysis.stats.ties import is_above
+from evopolicy.analysis.tables.footnotes import EPISODE_MARK
+from evopolicy.analysis.tables.layout import digits, write
+from evopolicy.analysis.tables.ranks import EntryRank
+from evopolicy.analysis.tables.sheet import ESTIMATE_MARK
 
 _ERRORS = ("± ", f"{EPISODE_MARK} ")
 """How the notes on standard errors begin, which belong below the held-out scores."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from evopolicy.analysis.report.markup import Html, block, cut, duration, fold, join, line, plural, tag
 from evopolicy.analysis.report.shape import Limits
-from evopolicy.kernel.transcript import Step, ToolCall
+from evopolicy.kernel.ports.transcript import Step, ToolCall
 
 _SOURCES = {"agent": "agent", "user": "task", "tool": "tool", "system": "system"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evopolicy.agents.claude_code.stream import read_stream
-from evopolicy.kernel.transcript import Usage
+from evopolicy.kernel.ports.transcript import Usage
 
 SESSION = "01b2c3d4-0000-4000-8000-000000000001"
 INIT = {"type": "system", "subtype": "init", "session_id": SESSION, "model": "some-model", "tools": ["Bash"]}

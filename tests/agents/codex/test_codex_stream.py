@@ -11,7 +11,7 @@ import pytest
 
 from evopolicy.agents.codex.refused import with_refused
 from evopolicy.agents.codex.stream import read_stream
-from evopolicy.kernel.transcript import Transcript, Usage
+from evopolicy.kernel.ports.transcript import Transcript, Usage
 
 THREAD = "01b2c3d4-0000-7000-8000-000000000001"
 STARTED = {"type": "thread.started", "thread_id": THREAD}

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from evopolicy.kernel.ports import Isolation
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution.conftest import LEVELS
 from tests.execution.hostile.innocents import Innocents
 

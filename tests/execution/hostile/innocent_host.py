@@ -17,8 +17,8 @@ import msgspec
 
 from evopolicy import build
 from evopolicy.config import RunConfig
-from evopolicy.kernel.ports import Progress
-from evopolicy.kernel.record import Run, load_run
+from evopolicy.kernel.ports.protocols import Progress
+from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.presets import load_config
 
 POOL = 4

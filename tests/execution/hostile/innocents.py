@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.ports import Isolation
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution.hostile import innocent_host
 from tests.execution.hostile.innocent_host import AGENT, POOL, PROGRAM
 

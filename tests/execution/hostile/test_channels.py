@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from evopolicy.execution.agent import LocalAgentLauncher
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.ports import AgentSite, AgentTask, Invocation, Isolation, Limits
+from evopolicy.execution.agent.launcher import LocalAgentLauncher
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.protocols import AgentSite, AgentTask, Invocation, Isolation, Limits
 from evopolicy.session import client
 from tests.execution import toys
 from tests.execution.conftest import LEVELS, PATIENCE

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.evaluation import Outcome
-from evopolicy.kernel.ports import Isolation, Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.evaluation import Outcome
+from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 from tests.execution.conftest import stalled_in_act
 from tests.execution.hostile.innocents import Innocents

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from evopolicy import build
-from evopolicy.execution import agent_bubblewrap, landlock
-from evopolicy.execution.agent import LocalAgentLauncher
-from evopolicy.execution.attendant import descendants
-from evopolicy.kernel.ports import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
+from evopolicy.execution.agent import bubblewrap as agent_bubblewrap
+from evopolicy.execution.agent.launcher import LocalAgentLauncher
+from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.execution.sandbox import landlock
+from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client
 from tests.execution.conftest import alive, becomes
 from tests.execution.hostile.conftest import GROUPED

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.kernel.ports import Isolation
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution.conftest import LEVELS
 
 ROOT = Path(__file__).parents[3]

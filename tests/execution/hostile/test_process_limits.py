@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.execution import worker
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.ports import Isolation
+from evopolicy.execution.engine import worker
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys
 from tests.execution.conftest import LEVELS, becomes
 
@@ -41,8 +41,8 @@ class Bomb:
 HOST = """
 import json, sys
 from pathlib import Path
-from evopolicy.execution.engine import LocalExecutor
-from evopolicy.kernel.ports import Limits
+from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.kernel.ports.protocols import Limits
 from tests.execution import toys
 limits = Limits(0.5, 20.0, 512 << 20, 4096, 4 << 20, 60.0, 120.0)
 with LocalExecutor(toys.reference(), limits, workers=1, isolation=sys.argv[1], lanes=4) as engine:

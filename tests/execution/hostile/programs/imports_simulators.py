@@ -5,7 +5,7 @@ import sys
 
 MODULES = (
     "gymnasium mujoco evopolicy_classic_control evopolicy_mujoco mlflow pandas pip hydra evopolicy.api "
-    "evopolicy.build evopolicy.execution.engine evopolicy.kernel.pool tests.execution.toys"
+    "evopolicy.build evopolicy.execution.engine.executor evopolicy.kernel.ports.pool tests.execution.toys"
 ).split()
 
 

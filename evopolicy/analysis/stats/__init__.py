@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: ties, variance components, intervals, resampling, ranks and differences."""

@@ -1,0 +1,1 @@
+"""The kinds of tables: from frames to rows."""

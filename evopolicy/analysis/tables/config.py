@@ -1,0 +1,284 @@
+"""What a table shows, as its YAML under `conf/table/` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from evopolicy.analysis.paper.published import RANDOM
+from evopolicy.analysis.records.conditions import check_allowed
+from evopolicy.analysis.stats.components import OVER, Over
+from evopolicy.analysis.stats.rank import MISSING, Missing
+from evopolicy.analysis.stats.statistics import STATISTICS, Statistic
+from evopolicy.kernel.errors import ConfigError, did_you_mean
+
+Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"]
+Rows = Literal["entries", "benchmarks", "cells"]
+Format = Literal["terminal", "csv", "latex", "html", "markdown"]
+One = Literal["best", "published"]
+By = Literal["all", "demand", "category"]
+Interval = Literal["none", "runs_and_episodes", "runs", "episodes"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "rank": {
+        "place": "place by rank score; ties share the best",
+        "rank_score": "mean rank score over the Benchmarks",
+        "categories": "one column a category: mean rank score over its Benchmarks",
+        "wins": "Benchmarks with rank 1",
+        "top2": "Benchmarks with rank 1 or 2",
+        "cells": "cells with a valid result, of those planned",
+    },
+    "heldout": {
+        "category": "of the Benchmark (rows: benchmarks)",
+        "demand": "synthesis or tuning, as the paper groups Core16 (rows: benchmarks)",
+        "entries": "one column an entry (rows: benchmarks)",
+        "benchmarks": "one column a Benchmark (rows: entries)",
+    },
+    "normalized": {
+        "normalized": "0 uniform random, 1 the anchor; mean over the group's Benchmarks",
+        "benchmarks": "Benchmarks of the group",
+    },
+    "edits": {
+        "runs": "valid Runs",
+        "synthesis_edits": "edits with a topology never seen before in the Run",
+        "synthesis_hits": "share of them that raised the best Validation mean so far",
+        "parametric_edits": "edits that keep the topology of the Submission just before",
+        "parametric_hits": "share of them that raised the best Validation mean so far",
+        "synthesis_chance": "share of synthesis edits that would be hits if all Programs of a Run so far were alike",
+        "parametric_chance": "likewise of parametric edits",
+        "synthesis_durable": "share of the hits of synthesis edits that no later Submission fell back from",
+        "parametric_durable": "likewise of parametric edits",
+        "rollbacks": "Submissions of an earlier Program or topology",
+        "retests": "Submissions of the same bundle",
+        "failed": "Submissions without a result, or whose Policy failed in every Episode",
+    },
+    "code": {
+        "runs": "valid Runs whose selected Program's source is there",
+        "functions": "functions of the selected bundle",
+        "branches": "its branches",
+        "loops": "its loops",
+        "depth": "its deepest nesting",
+        "state": "what it keeps",
+        "lines": "its lines",
+        "modules": "its modules",
+        "classes": "its classes",
+        "changing_state": "what it changes between calls of act",
+    },
+    "efficiency": {
+        "runs": "valid Runs",
+        "submissions": "a Run, charged",
+        "units": "Episode units used a Run",
+        "units_to_best": "Episode units until the best Validation mean of the Run",
+        "units_to_50": "Episode units until half of the way to the reference, of the Runs that get there",
+        "units_to_80": "likewise 80 %",
+        "units_to_stable": "Episode units from which on every Program is better on Validation than the first, of the "
+        "Runs that get there",
+        "area": "area under the best-so-far Validation mean over the units, scaled",
+        "input_tokens": "a Run, not from a cache",
+        "cached_tokens": "a Run",
+        "output_tokens": "a Run",
+        "cost_usd": "US dollars a Run",
+        "thinking_seconds": "wall seconds of the agent a Run",
+        "wall_seconds": "wall seconds a Run, all together",
+    },
+    "selection": {
+        "runs": "valid Runs",
+        "selected": "held-out mean of the Program that was selected",
+        "last": "of the last Program submitted",
+        "best_training": "of the Program with the best training score",
+        "best": "of the best Program in hindsight",
+        "regret": "best less selected",
+        "chose_best": "share of Runs that selected the best",
+        "correlation": "Spearman's, Validation against held-out means of a Run's Programs",
+        "validation_gap": "Validation less held-out mean of the selected Program",
+    },
+    "difference": {
+        "difference": "held-out mean less that of the entry it is compared with, on the same Episodes (rows: cells)",
+        "p": "two-sided, of no difference (rows: cells)",
+        "p_holm": "the same, adjusted for all differences of the table (rows: cells)",
+        "improvement": "chance that a Run scores above one of the other entry, ties half",
+        "runs": "Runs of the two entries (rows: cells)",
+        "benchmarks": "Benchmarks both have (rows: entries)",
+        "better": "of them, those where the adjusted p-value finds it higher (rows: entries)",
+        "worse": "likewise lower (rows: entries)",
+    },
+}
+"""The columns each kind of table has, with what they hold. The names of its rows always come first."""
+
+ROWS: Mapping[str, tuple[Rows, ...]] = {
+    "rank": ("entries",),
+    "heldout": ("benchmarks", "entries"),
+    "normalized": ("entries",),
+    "edits": ("entries", "cells"),
+    "code": ("entries", "cells"),
+    "efficiency": ("entries", "cells"),
+    "selection": ("cells",),
+    "difference": ("cells", "entries"),
+}
+"""What a row may be."""
+
+_SCORES: tuple[Kind, ...] = ("rank", "heldout", "normalized", "difference")
+BELONGS: Mapping[str, tuple[Kind, ...]] = {
+    "published": ("rank", "heldout", "normalized", "edits", "code"),
+    "by": ("normalized", "edits", "code", "efficiency"),
+    "statistic": ("heldout",),
+    "against": ("difference",),
+    "zero": ("normalized",),
+    "one": ("normalized",),
+    "replicates": _SCORES,
+    "seed": _SCORES,
+    "data_edits": ("edits",),
+}
+"""Keys that only some kinds have a use for; the others leave them at their defaults."""
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """A table. Raises ConfigError where its parts do not go together."""
+
+    title: str
+    kind: Kind
+    columns: tuple[str, ...]
+    published: bool = False
+    """Whether the published rows stand in it."""
+    rows: Rows = "entries"
+    entries: tuple[str, ...] = ()
+    """Entries that take part, in this order but in a rank table; () for all."""
+    benchmarks: tuple[str, ...] = ()
+    """Slugs or Gymnasium ids that take part; () for all there are, ('core16',) for the paper's."""
+    by: By = "all"
+    """Whether numbers over Benchmarks are taken apart by group."""
+    statistic: Statistic = "mean"
+    """What a cell shows of its Runs' held-out means."""
+    zero: str = RANDOM
+    """The entry whose score is 0 in a normalized table: the published random row, or one of the Runs' entries."""
+    one: One = "best"
+    """Which score is 1 there: the best one's of those in the table, or the best published agent's, which stays."""
+    against: str = ""
+    """What the entries of a difference table are compared with: an entry ('' for the first), or a swept setting."""
+    interval: Interval = "none"
+    level: float = 0.95
+    replicates: int = 2000
+    seed: int = 0
+    data_edits: bool = False
+    """Whether another Program with the same source (new numbers in a file) is a parametric edit, not a retest."""
+    missing: Missing = "refuse"
+    allow: tuple[str, ...] = ()
+    digits: int | None = None
+    """Decimals; None for what suits each column."""
+    format: Format = "terminal"
+
+    def __post_init__(self) -> None:
+        for name in self.columns:
+            _known("columns", name, COLUMNS[self.kind])
+        check_allowed(self.allow)
+        if not self.columns:
+            raise ConfigError(f"columns: name at least one of {', '.join(COLUMNS[self.kind])}")
+        if len(set(self.columns)) < len(self.columns):
+            raise ConfigError("columns: one is named twice; name each once")
+        if self.rows not in ROWS[self.kind]:
+            raise ConfigError(f"rows: a {self.kind} table has rows of {' or '.join(ROWS[self.kind])}, not {self.rows}")
+        self._check_rules()
+        self._check_numbers()
+
+    def _check_rules(self) -> None:
+        for key, kinds in BELONGS.items():
+            if self.kind not in kinds and getattr(self, key) != _DEFAULTS[key]:
+                raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {self.kind}")
+        if self.statistic == "iqm_benchmarks":
+            raise ConfigError(
+                "statistic: 'iqm_benchmarks' is over Benchmarks; a cell of a table takes mean, median or iqm"
+            )
+        if self.missing == "worst" and self.kind != "rank":
+            raise ConfigError(f"missing: 'worst' is a rank, a {self.kind} table has none; choose refuse or exclude")
+        only = {"benchmarks": ("category", "demand", "entries"), "entries": ("benchmarks",)}
+        if self.kind == "heldout" and (wrong := set(self.columns) - set(only[self.rows])):
+            raise ConfigError(f"columns: '{sorted(wrong)[0]}' is no column of a heldout table with rows: {self.rows}")
+        if self.kind == "difference":
+            self._check_differences()
+        if self.interval in ("episodes", "runs_and_episodes") and self.kind not in _SCORES:
+            raise ConfigError(
+                f"interval: what a {self.kind} table shows is of Runs, not of Episodes; choose runs or none"
+            )
+
+    def _check_differences(self) -> None:
+        of: dict[Rows, tuple[str, ...]] = {
+            "cells": ("difference", "p", "p_holm", "improvement", "runs"),
+            "entries": ("improvement", "benchmarks", "better", "worse"),
+        }
+        if wrong := sorted(set(self.columns) - set(of[self.rows])):
+            raise ConfigError(f"columns: '{wrong[0]}' is no column of a difference table with rows: {self.rows}")
+        if self.interval == "none":
+            raise ConfigError("interval: a difference without one says nothing; choose runs_and_episodes or another")
+
+    def _check_numbers(self) -> None:
+        if not 0 < self.level < 1:
+            raise ConfigError(f"level: a number between 0 and 1 is needed (0.95), found {self.level}")
+        if self.replicates < 100:
+            raise ConfigError(f"replicates: 100 or more are needed, found {self.replicates}")
+        if self.seed < 0:
+            raise ConfigError(f"seed: 0 or more is needed, found {self.seed}")
+        if self.digits is not None and not 0 <= self.digits <= 15:
+            raise ConfigError(f"digits: 0 to 15 or null is needed, found {self.digits}")
+
+    @property
+    def over(self) -> Over | None:
+        """What intervals are asked to be over; None for no intervals."""
+        return next((over for over in OVER if over == self.interval), None)
+
+
+KEYS = tuple(field.name for field in fields(TableConfig))
+_DEFAULTS = {field.name: field.default for field in fields(TableConfig)}
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "kind": get_args(Kind),
+    "rows": get_args(Rows),
+    "by": get_args(By),
+    "statistic": STATISTICS,
+    "one": get_args(One),
+    "interval": get_args(Interval),
+    "missing": MISSING,
+    "format": FORMATS,
+}
+_LISTS = ("columns", "entries", "benchmarks", "allow")
+
+
+def table_config(values: Mapping[str, Any]) -> TableConfig:
+    """A table's config from the plain values of its YAML.
+
+    A list may be written as one word or as words with commas between. Raises ConfigError with the near name for a key,
+    a choice or a column there is not, and for a value of the wrong type.
+    """
+    for key in values:
+        _known("table", str(key), KEYS)
+    for key in ("title", "kind", "columns"):
+        if values.get(key) in (None, ""):
+            raise ConfigError(f"{key}: a table needs it")
+    plain = {key: _split(value) if key in _LISTS else value for key, value in values.items()}
+    plain = {key: value for key, value in plain.items() if value is not None}
+    for key, choices in _CHOICES.items():
+        if key in plain and plain[key] not in choices:
+            _known(key, str(plain[key]), choices)
+    try:
+        return msgspec.convert(plain, TableConfig)
+    except msgspec.ValidationError as error:
+        cause = error.__cause__
+        if isinstance(cause, ConfigError):
+            raise cause from None
+        what, _, where = str(error).partition(" - at `$.")
+        raise ConfigError(f"{where.strip('`') or 'table'}: {what}") from None
+
+
+def _split(value: Any) -> Any:
+    if value is None:
+        return []
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+
+
+def _known(key: str, name: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+    if name not in known:
+        what = "there is no key" if key == "table" else "there is no"
+        raise ConfigError(f"{key}: {what} '{name}'.{did_you_mean(name, known)}")

@@ -1,0 +1,139 @@
+"""The table of differences: every entry against one of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
+from evopolicy.analysis.stats.intervals import Interval, interval_notes
+from evopolicy.analysis.stats.resampling import improvement_interval
+from evopolicy.analysis.tables.scores import Tables, episode_tables
+from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell, fitting, number, words
+from evopolicy.analysis.tables.source import Material
+from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.shown import plural
+
+_DIGITS = 3
+_TITLES = {"p": "p", "p_holm": "p (Holm)", "improvement": "P(higher)"}
+
+
+def difference_sheet(material: Material, name: str) -> Sheet:
+    """Every entry of a person's Runs less the entry `against`.
+
+    Raises ConfigError for an entry there is not, RecordError where there is nothing to compare.
+    """
+    config = material.config
+    against = partners(material.entries, config.against)
+    tables, lacking = episode_tables(material)
+    if lacking:
+        raise RecordError(f"difference: the held-out Episodes of {lacking[0]} are not on disk; leave that out")
+    assert config.over is not None  # the config refuses a difference without an interval
+    found = entry_differences(
+        tables,
+        run_keys(rows_of(material.valid(material.table().runs))),
+        against,
+        seed=config.seed,
+        over=config.over,
+        level=config.level,
+        replicates=config.replicates,
+    )
+    if not found:
+        raise RecordError(
+            "difference: no two entries that are compared have a Benchmark in common; choose another against="
+        )
+    drawn = _by_cell(material, found) if config.rows == "cells" else _by_entry(material, found, tables)
+    heads, rows, spans = drawn
+    notes = [
+        f"Each entry less {name_partners(against)}: paired by held-out Episode.",
+        *_paired_note(found),
+        f"p (Holm): adjusted for the {plural(len(found), 'difference')} of this table.",
+        "P(higher): chance that a Run of the entry scores above one of the other, ties half.",
+        *material.notes,
+        *interval_notes(spans, config.level),
+    ]
+    stub = len(heads) - len(config.columns)
+    heads.append(Head("against", "against", text=True, drawn=False))
+    rows = [(*row, words(against[str(row[0].value)])) for row in rows]
+    return Sheet(name, config.title, tuple(heads), tuple(rows), stub, tuple(notes))
+
+
+def _paired_note(found: Sequence[EntryDifference]) -> list[str]:
+    paired = [one for one in found if one.paired]
+    if not paired:
+        return []
+    which = "" if len(paired) == len(found) else f" in {len(paired)} of {len(found)} rows"
+    return [f"Both are read from the same Runs{which}, which are paired and count once."]
+
+
+_Drawn = tuple[list[Head], list[tuple[SheetCell, ...]], list[Interval]]
+
+
+def _by_cell(material: Material, found: Sequence[EntryDifference]) -> _Drawn:
+    config = material.config
+    heads = [Head("entry", "entry", text=True), Head("benchmark", "Benchmark", text=True)]
+    heads += [Head(key, _TITLES.get(key, key)) for key in config.columns]
+    ordered = [one for slug in material.benchmarks for one in found if one.benchmark == slug]
+    rows = []
+    for one in ordered:
+        cells = {
+            "difference": _difference(one, config.digits),
+            "p": _p(one.difference.p_value),
+            "p_holm": _p(one.p_holm),
+            "improvement": number(one.improvement.estimate, _DIGITS, one.improvement),
+            "runs": words(f"{one.runs}, paired" if one.paired else f"{one.runs} / {one.others}"),
+        }
+        slug = SheetCell(one.benchmark, material.titles[one.benchmark])
+        rows.append((words(one.entry), slug, *(cells[key] for key in config.columns)))
+    spans = [one.difference.interval for one in found] if "difference" in config.columns else []
+    spans += [one.improvement for one in found] if "improvement" in config.columns else []
+    return heads, rows, spans
+
+
+def _difference(one: EntryDifference, digits: int | None) -> SheetCell:
+    span = one.difference.interval
+    half = 0.0 if span.over is None else (span.high - span.low) / 2
+    return number(one.estimate, fitting([one.estimate], half) if digits is None else digits, span)
+
+
+def _p(value: float) -> SheetCell:
+    """A p-value; below what three decimals tell, so that none is shown as 0."""
+    if math.isnan(value):
+        return SheetCell()
+    return SheetCell(value, "<0.001") if value < 0.0005 else number(value, _DIGITS)
+
+
+def _by_entry(material: Material, found: Sequence[EntryDifference], tables: Tables) -> _Drawn:
+    config = material.config
+    heads = [Head("entry", "entry", text=True), *(Head(key, _TITLES.get(key, key)) for key in config.columns)]
+    rows, spans = [], []
+    rng = np.random.default_rng(config.seed)
+    for entry in dict.fromkeys(one.entry for one in found):
+        own = [one for one in found if one.entry == entry]
+        span = _overall(own, tables, material, rng)
+        spans.append(span)
+        decided = [one.decided(config.level) for one in own]
+        cells = {
+            "improvement": number(span.estimate, _DIGITS, span),
+            "benchmarks": SheetCell(len(own), str(len(own))),
+            "better": SheetCell(decided.count(1), str(decided.count(1))),
+            "worse": SheetCell(decided.count(-1), str(decided.count(-1))),
+        }
+        rows.append((words(entry), *(cells[key] for key in config.columns)))
+    return heads, rows, spans if "improvement" in config.columns else []
+
+
+def _overall(own: Sequence[EntryDifference], tables: Tables, material: Material, rng: np.random.Generator) -> Interval:
+    """Mean over Benchmarks of the chance of improvement; of one Benchmark its own."""
+    config = material.config
+    if len(own) == 1:
+        return own[0].improvement
+    pair = own[0].entry, own[0].against
+    first, second = ({one.benchmark: tables[name][one.benchmark] for one in own} for name in pair)
+    assert config.over is not None
+    return improvement_interval(
+        first, second, rng=rng, over=config.over, level=config.level, replicates=config.replicates
+    )

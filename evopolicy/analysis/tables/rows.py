@@ -1,0 +1,71 @@
+"""How tables of Runs are laid out: a row an entry or a cell, every column once a group of Benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evopolicy.analysis.paper.published import DEMANDS
+from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell
+from evopolicy.analysis.tables.source import Material
+
+Row = tuple[str, str | None]
+"""Entry, and its Benchmark where a row is a cell."""
+TITLES = {
+    "synthesis_edits": "synthesis edits", "synthesis_hits": "hits", "parametric_edits": "parametric edits",
+    "parametric_hits": "hits", "units_to_best": "units to best", "units_to_50": "units to 50 %",
+    "units_to_80": "units to 80 %", "units_to_stable": "units to stable", "synthesis_chance": "by chance",
+    "parametric_chance": "by chance", "synthesis_durable": "durable", "parametric_durable": "durable",
+    "input_tokens": "input tokens", "cached_tokens": "cached tokens",
+    "output_tokens": "output tokens", "cost_usd": "cost, $", "thinking_seconds": "thinking, s",
+    "wall_seconds": "wall, s", "best_training": "best in training", "best": "best in hindsight",
+    "chose_best": "chose the best", "correlation": "rank correlation", "validation_gap": "Validation gap",
+    "changing_state": "changing state",
+}  # fmt: skip
+
+
+def row_names(material: Material) -> list[Row]:
+    if material.config.rows == "entries":
+        return [(entry, None) for entry in material.entries]
+    there = {(score.entry, score.benchmark) for score in material.own}
+    return [(entry, b) for b in material.benchmarks for entry in material.entries if (entry, b) in there]
+
+
+def is_in(material: Material, one: Mapping[str, Any], row: Row, group: str) -> bool:
+    entry, benchmark = row
+    return one["entry"] == entry and benchmark in (None, one["benchmark"]) and material.group(one["benchmark"]) == group
+
+
+def lay_out(material: Material, name: str, cell: Callable[[Row, str, str], SheetCell]) -> Sheet:
+    """A row an entry or a cell, and every column once a group."""
+    config = material.config
+    heads = [Head("entry", "entry", text=True)]
+    if config.rows == "cells":
+        heads.insert(0, Head("benchmark", "Benchmark", text=True))
+    places = [(group, column) for group in material.groups() for column in config.columns]
+    stub = len(heads)
+    heads += [
+        Head(f"{column} {group}".strip(), TITLES.get(column, column), group=_group_title(material, group))
+        for group, column in places
+    ]
+    heads.append(Head("source", "source", text=True, drawn=False))
+    rows = []
+    for entry, benchmark in row_names(material):
+        first = [material.named(entry)]
+        if benchmark is not None:
+            first.insert(0, SheetCell(benchmark, material.titles[benchmark]))
+        cells = [cell((entry, benchmark), group, column) for group, column in places]
+        rows.append((*first, *cells, material.origin(entry)))
+    return Sheet(name, config.title, tuple(heads), tuple(rows), stub, material.notes)
+
+
+def _group_title(material: Material, group: str) -> str:
+    return f"{group} tasks" if material.config.by == "demand" and group in DEMANDS else group
+
+
+def integer(value: int) -> SheetCell:
+    return SheetCell(value, str(value))
+
+
+def noted(sheet: Sheet, notes: Sequence[str]) -> Sheet:
+    return Sheet(sheet.name, sheet.title, sheet.heads, sheet.rows, sheet.stub, tuple(dict.fromkeys(notes)))

@@ -1,0 +1,333 @@
+"""Tables of held-out scores: ranks, the scores themselves, and scores between two anchors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from evopolicy.analysis.paper.anchors import Anchors, Scale, find_scale, scaled
+from evopolicy.analysis.paper.facts import NORMALIZED_NOTE
+from evopolicy.analysis.paper.published import DEMANDS, FAMILIES, SOURCE, as_published, slugs_of
+from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.heldout import heldout_tables, unlike_benchmarks, unlike_cells
+from evopolicy.analysis.records.scores import CellScore
+from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, interval_notes
+from evopolicy.analysis.stats.rank import average_seeds
+from evopolicy.analysis.stats.resampling import aggregate_interval, rank_score_intervals
+from evopolicy.analysis.stats.statistics import Floats, aggregate
+from evopolicy.analysis.tables.ranks import EntryRank, RankTable, rank_table
+from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell, fitting, mark_best, mark_columns, number, words
+from evopolicy.analysis.tables.source import PAIRED, Material
+from evopolicy.kernel.errors import RecordError
+
+_DIGITS = 3
+"""Decimals of scores between 0 and 1."""
+Tables = Mapping[str, Mapping[str, Floats]]
+"""Held-out scores (Runs, Episodes) by entry and Benchmark."""
+
+
+# --- ranks -------------------------------------------------------------------------------------------------------
+
+
+def rank_sheet(material: Material, name: str) -> Sheet:
+    """Entries by rank score. Raises RecordError where `missing` refuses what is not there."""
+    config = material.config
+    scores = [score for slug in material.benchmarks for score in material.scores if score.benchmark == slug]
+    table = rank_table(
+        [], missing=config.missing, allow=config.allow, groups=FAMILIES, extra=_expected(material, scores)
+    )
+    spans, span_notes = _rank_intervals(material, table)
+    heads, columns = [Head("entry", "entry", text=True)], [[material.named(row.entry) for row in table.entries]]
+    for key in config.columns:
+        for head, cells in _rank_column(key, table, spans, config.digits):
+            heads.append(head)
+            columns.append(cells)
+    heads.append(Head("source", "source", text=True, drawn=False))
+    columns.append([material.origin(row.entry) for row in table.entries])
+    entries = "Entries the ranks are among: " + ", ".join(row.entry for row in table.entries) + "."
+    notes = dict.fromkeys([*table.notes, entries, *material.notes, *span_notes])
+    rows = tuple(zip(*columns, strict=True))
+    sheet = Sheet(name, config.title, tuple(heads), rows, notes=tuple(_without_errors(notes)))
+    return mark_columns(sheet, ["rank_score", *(f"rank_score {category}" for category in table.categories)])
+
+
+def _expected(material: Material, scores: list[CellScore]) -> list[CellScore]:
+    """`scores`, and where a Benchmark that was asked for has none at all, its place with every entry."""
+    there = {score.benchmark for score in scores}
+    gone = [slug for slug in material.benchmarks if slug not in there]
+    absent = [CellScore(entry, slug, 0, "pending", reason="not run") for entry in material.entries for slug in gone]
+    return [*scores, *absent]
+
+
+def _without_errors(notes: Sequence[str] | Mapping[str, None]) -> list[str]:
+    """Notes without those on standard errors, which these tables do not show."""
+    return [note for note in notes if not note.startswith(("± ", "† "))]
+
+
+def _rank_column(
+    key: str, table: RankTable, spans: Mapping[str, Interval], digits: int | None
+) -> list[tuple[Head, list[SheetCell]]]:
+    rows, decimals = table.entries, _DIGITS if digits is None else digits
+    if key == "categories":
+        return [
+            (
+                Head(f"rank_score {category}", category),
+                [number(table.category_scores.get((row.entry, category)), decimals) for row in rows],
+            )
+            for category in table.categories
+        ]
+    if key == "rank_score":
+        return [(Head(key, "rank score"), [number(r.rank_score, decimals, spans.get(r.entry)) for r in rows])]
+    if key == "cells":
+        done = [SheetCell(row.cells_done, f"{row.cells_done}/{row.cells_total}") for row in rows]
+        return [(Head(key, "cells"), done)]
+    titles = {"place": "place", "wins": "wins", "top2": "top 2"}
+    return [(Head(key, titles[key]), [_count(row, getattr(row, key)) for row in rows])]
+
+
+def _count(row: EntryRank, value: int | None) -> SheetCell:
+    return SheetCell() if row.rank_score is None or value is None else SheetCell(value, str(value))
+
+
+def _rank_intervals(material: Material, table: RankTable) -> tuple[dict[str, Interval], list[str]]:
+    """Intervals of the rank scores of a person's entries, the published ones held where they are."""
+    config = material.config
+    if config.over is None or not table.ranked:
+        return {}, []
+    if not material.own:
+        return {}, ["No intervals: the paper published one Run a cell and none of its Episodes' scores."]
+    tables, lacking = episode_tables(material)
+    if lacking:
+        return {}, [f"No intervals: the held-out Episodes of {lacking[0]} are not on disk."]
+    complete = {key for key, cell in table.cells.items() if cell.complete and key[1] in table.ranked}
+    chosen: dict[str, dict[str, Floats]] = {}
+    for row in table.entries:
+        if row.rank_score is not None:
+            chosen[row.entry] = {
+                slug: tables[row.entry][slug] if row.entry in tables else _held(tables, row, slug)
+                for slug in table.ranked
+                if (row.entry, slug) in complete
+            }
+    found = rank_score_intervals(
+        chosen,
+        rng=np.random.default_rng(config.seed),
+        missing=config.missing,
+        over=config.over,
+        level=config.level,
+        replicates=config.replicates,
+    )
+    own = {entry: span for entry, span in found.items() if not material.is_published(entry)}
+    notes = interval_notes(list(own.values()), config.level)
+    if material.published:
+        notes.append("Published rows have no intervals and are held at their means while the others are drawn anew.")
+    return own, notes
+
+
+def _held(tables: Tables, row: EntryRank, slug: str) -> Floats:
+    """A published mean as Runs and Episodes that do not vary, of the shape that its Benchmark's others have."""
+    widths = [table[slug].shape[1] for table in tables.values() if slug in table]
+    return np.full((MIN_RUNS, widths[0] if widths else 2), row.heldout[slug])
+
+
+# --- held-out scores ---------------------------------------------------------------------------------------------
+
+
+def heldout_sheet(material: Material, name: str) -> Sheet:
+    """Held-out scores, by Benchmark and entry."""
+    config = material.config
+    values = _cells(material)
+    spans, notes = _heldout_intervals(material, values)
+    rows = {slug: _heldout_row(material, values, spans, slug) for slug in material.benchmarks}
+    notes = [f"{_STATISTICS[config.statistic]} of the Runs' held-out means.", *material.notes, *notes]
+    sheet = _by_benchmark if config.rows == "benchmarks" else _by_entry
+    return sheet(material, name, rows, notes)
+
+
+_STATISTICS = {"mean": "Mean", "median": "Median", "iqm": "Interquartile mean"}
+
+
+def _cells(material: Material) -> dict[tuple[str, str], list[float]]:
+    """The Runs' held-out means by entry and Benchmark."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for score in material.scores:
+        if score.mean is not None:
+            found.setdefault((score.entry, score.benchmark), []).append(score.mean)
+    return found
+
+
+def _statistic(material: Material, runs: Sequence[float]) -> float:
+    if material.config.statistic == "mean":
+        return float(average_seeds([[runs]])[0, 0])
+    return float(aggregate([np.array(runs)], material.config.statistic))
+
+
+def _heldout_intervals(
+    material: Material, values: Mapping[tuple[str, str], list[float]]
+) -> tuple[dict[tuple[str, str], Interval], list[str]]:
+    config = material.config
+    if config.over is None or not material.own:
+        return {}, []
+    tables, lacking = episode_tables(material)
+    rng = np.random.default_rng(config.seed)
+    spans = {
+        (entry, slug): aggregate_interval(
+            {slug: table},
+            config.statistic,
+            rng=rng,
+            over=config.over,
+            level=config.level,
+            replicates=config.replicates,
+        )
+        for entry, row in tables.items()
+        for slug, table in row.items()
+        if (entry, slug) in values
+    }
+    gone = [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."] if lacking else []
+    return spans, [*interval_notes(list(spans.values()), config.level), *gone]
+
+
+def _heldout_row(
+    material: Material,
+    values: Mapping[tuple[str, str], list[float]],
+    spans: Mapping[tuple[str, str], Interval],
+    slug: str,
+) -> list[SheetCell]:
+    """A cell for each entry, with the best marked."""
+    runs = {entry: values.get((entry, slug), []) for entry in material.entries}
+    points = {entry: _statistic(material, found) for entry, found in runs.items() if found}
+    widest = max((s.high - s.low for (_, b), s in spans.items() if b == slug and s.over), default=0.0)
+    decimals = material.config.digits
+    decimals = fitting(list(points.values()), widest / 2) if decimals is None else decimals
+    cells = []
+    for entry in material.entries:
+        few = runs[entry] if not material.is_published(entry) and 1 < len(runs[entry]) < MIN_RUNS else []
+        tail = f" ({'; '.join(number(one, decimals).text for one in few)})" if few else ""
+        cells.append(number(points.get(entry), decimals, spans.get((entry, slug)), tail))
+    return mark_best(cells)
+
+
+def _by_benchmark(material: Material, name: str, rows: Mapping[str, list[SheetCell]], notes: list[str]) -> Sheet:
+    heads = [Head("benchmark", "Benchmark", text=True)]
+    found = [[SheetCell(slug, material.titles[slug])] for slug in rows]
+    for key in material.config.columns:
+        if key == "entries":
+            heads += [_entry_head(material, entry) for entry in material.entries]
+            found = [[*row, *cells] for row, cells in zip(found, rows.values(), strict=True)]
+        else:
+            groups = FAMILIES if key == "category" else DEMANDS
+            heads.append(Head(key, key, text=True))
+            found = [
+                [*row, words(groups.get(material.ids.get(s, ""), "–"))] for row, s in zip(found, rows, strict=True)
+            ]
+    return Sheet(name, material.config.title, tuple(heads), tuple(map(tuple, found)), notes=tuple(notes))
+
+
+def _entry_head(material: Material, entry: str) -> Head:
+    cell = material.named(entry)
+    renamed = material.names.get(entry) not in (None, entry)
+    key = as_published(entry) if material.is_published(entry) and not renamed else entry
+    return Head(key, cell.text)
+
+
+def _by_entry(material: Material, name: str, rows: Mapping[str, list[SheetCell]], notes: list[str]) -> Sheet:
+    heads = [Head("entry", "entry", text=True), *(Head(slug, material.titles[slug]) for slug in rows)]
+    heads.append(Head("source", "source", text=True, drawn=False))
+    found = [
+        (material.named(entry), *(cells[place] for cells in rows.values()), material.origin(entry))
+        for place, entry in enumerate(material.entries)
+    ]
+    return Sheet(name, material.config.title, tuple(heads), tuple(found), notes=tuple(notes))
+
+
+# --- normalized scores -------------------------------------------------------------------------------------------
+
+
+def normalized_sheet(material: Material, name: str) -> Sheet:
+    """Held-out scores between two anchors, cut to [0, 1] and averaged over groups of Benchmarks."""
+    config = material.config
+    values = {key: _statistic(material, runs) for key, runs in _cells(material).items()}
+    scale = _scale(material, values)
+    anchors = scale.anchors
+    tables, lacking = episode_tables(material) if config.over and material.own else ({}, [])
+    rng = np.random.default_rng(config.seed)
+    decimals = _DIGITS if config.digits is None else config.digits
+    heads, columns = [Head("entry", "entry", text=True)], [[material.named(entry) for entry in material.entries]]
+    spans: list[Interval] = []
+    for group in material.groups():
+        slugs = [b for b in material.benchmarks if b in anchors and material.group(b) == group]
+        for key in config.columns:
+            cells = []
+            for entry in material.entries:
+                there = [slug for slug in slugs if (entry, slug) in values]
+                if key == "benchmarks":
+                    cells.append(SheetCell(len(there), str(len(there))))
+                    continue
+                span = _normalized_interval(material, tables.get(entry, {}), there, anchors, rng)
+                spans += [span] if span else []
+                parts = [scaled(values[entry, slug], *anchors[slug]) for slug in there]
+                point = math.fsum(parts) / len(parts) if parts else None
+                cells.append(number(point, decimals, span))
+            heads.append(Head(f"{key} {group}".strip(), key if key == "benchmarks" else "score", group=group))
+            columns.append(mark_best(cells) if key == "normalized" else cells)
+    heads.append(Head("source", "source", text=True, drawn=False))
+    columns.append([material.origin(entry) for entry in material.entries])
+    gone = [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."] if lacking else []
+    notes = [*_anchor_notes(material, scale), *material.notes, *interval_notes(spans, config.level), *gone]
+    if material.published and not material.own and config.by == "demand":
+        notes.append(NORMALIZED_NOTE)
+    return Sheet(name, config.title, tuple(heads), tuple(zip(*columns, strict=True)), notes=tuple(notes))
+
+
+def _normalized_interval(
+    material: Material,
+    tables: Mapping[str, Floats],
+    slugs: Sequence[str],
+    anchors: Anchors,
+    rng: np.random.Generator,
+) -> Interval | None:
+    config = material.config
+    if config.over is None or not slugs or any(slug not in tables for slug in slugs):
+        return None
+    chosen = {slug: tables[slug] for slug in slugs}
+    known = {slug: anchors[slug] for slug in slugs}
+    return aggregate_interval(
+        chosen, rng=rng, over=config.over, level=config.level, anchors=known, clip=True, replicates=config.replicates
+    )
+
+
+def _scale(material: Material, values: Mapping[tuple[str, str], float]) -> Scale:
+    config = material.config
+    own = {score.entry for score in material.own}
+    slugs = slugs_of(material.ids.items())
+    scale = find_scale(values, material.benchmarks, slugs, own=own, zero=config.zero, one=config.one)
+    if not scale.anchors:
+        raise RecordError(
+            f"normalized: no Benchmark has a score of '{config.zero}' and a better one; name another entry as zero"
+        )
+    return scale
+
+
+def _anchor_notes(material: Material, scale: Scale) -> list[str]:
+    best = f"the best of {', '.join(e for e in material.entries if e not in scale.floors)}: it moves with them"
+    one = f"the best agent of {SOURCE}, whoever stands here" if material.config.one == "published" else best
+    notes = [f"0 is {scale.zero}, 1 on each Benchmark {one}; cut to [0, 1], mean over the group's Benchmarks."]
+    without = ", ".join(material.titles[slug] for slug in scale.without)
+    return [*notes, f"Left out, without a score that is 0 or one above it: {without}."] if without else notes
+
+
+# --- Episodes and notes ------------------------------------------------------------------------------------------
+
+
+def episode_tables(material: Material) -> tuple[dict[str, dict[str, Floats]], list[str]]:
+    """Held-out scores (Runs, Episodes) of a person's cells, by entry and Benchmark, and the cells that have none.
+
+    The columns of one Benchmark are the same Episodes for every entry in a table that pairs them (ranks, differences),
+    else for the Runs of each cell; where they cannot be, there is one: Runs' means.
+    """
+    frames = material.table()
+    runs = rows_of(material.valid(frames.runs))
+    unlike = unlike_benchmarks(material.own) if material.config.kind in PAIRED else unlike_cells(material.own)
+    tables, lacking = heldout_tables(frames, runs, unlike)
+    return tables, [f"{entry} on {slug}" for entry, slug in lacking]

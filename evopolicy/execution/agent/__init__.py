@@ -1,0 +1,1 @@
+"""An agent's process: its launcher, supervisor, home, mounts and network."""

@@ -1,0 +1,157 @@
+"""A started agent: its attendant started, waited for and ended, and what is done with its home after that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from evopolicy.execution.agent.supervisor import AgentPlan, descendants, locked
+from evopolicy.execution.proxy.server import Proxy
+from evopolicy.kernel.errors import AgentError, ExecutionError
+from evopolicy.kernel.files.folders import HeldFolder
+from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.secrecy.logins import Logins
+
+START_SECONDS = 60.0
+"""A sandbox that is not made by then never will be."""
+_STOP_SECONDS = 20.0
+
+
+def start_attendant(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
+    """The attendant of `plan`, whose agent has started. `held` is the agent's temporary folder. Raises AgentError."""
+    path = held / "plan.json"
+    path.write_text(json.dumps(asdict(plan)), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    try:
+        attendant = subprocess.Popen(
+            [sys.executable, "-s", "-m", "evopolicy.execution.agent.supervisor", str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ExecutionError(f"no process can be started to attend the agent: {error}") from error
+    if not _has_started(attendant):
+        with attendant:
+            _end(attendant)
+        said = Path(plan.logs, "stderr.log")
+        written = said.read_text(errors="replace") if said.exists() else ""
+        reason = (written.strip().splitlines() or ["it says nothing"])[-1]
+        raise AgentError(f"the agent's sandbox cannot be made: {reason}; `evopolicy doctor` shows what works here")
+    return attendant
+
+
+def await_attendant(logs: Path) -> None:
+    """Wait until the attendant of the attempt that logged to `logs` has ended: its Host was killed, it knows.
+
+    Raises AgentError where it does not within a minute.
+    """
+    try:
+        folder = os.open(logs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not locked(folder):
+            if time.monotonic() > until:
+                raise AgentError(
+                    f"{logs.name}: an agent of this Run's killed Host still runs; end its processes and run again"
+                )
+            time.sleep(0.05)
+    finally:
+        os.close(folder)
+
+
+def _has_started(attendant: subprocess.Popen[str]) -> bool:
+    """Whether the attendant says so in time."""
+    assert attendant.stdout is not None
+    ready, _, _ = select.select([attendant.stdout], [], [], START_SECONDS)
+    return bool(ready) and attendant.stdout.readline() == "started\n"
+
+
+def _end(attendant: subprocess.Popen[str]) -> None:
+    """Have it end the agent and everything the agent started."""
+    if attendant.poll() is None:
+        attendant.terminate()
+        try:
+            attendant.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Both processes of it are stopped or stuck.
+            for pid in (*descendants(attendant.pid), attendant.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            attendant.wait()
+
+
+class LocalAgent:
+    """A started agent, through its attendant. Implements `ports.AgentProcess`."""
+
+    def __init__(
+        self,
+        attendant: subprocess.Popen[str],
+        held: HeldFolder,
+        logs: Path,
+        proxy: Proxy | None,
+        tidy: Callable[[], None],
+        logins: Logins | None = None,
+    ) -> None:
+        """`held` goes when it is stopped, `proxy` is closed, and `tidy` is called, once. `logins` are looked after."""
+        self._logins = logins
+        self._attendant = attendant
+        self._held = held
+        self._proxy = proxy
+        self._logs = (logs / "stdout.log", logs / "stderr.log")
+        self._code: int | None = None
+        self._seen: tuple[int, ...] = ()
+        self._heard = time.monotonic()
+        self._tidy: Callable[[], None] | None = tidy
+
+    def wait(self, seconds: float) -> int | None:
+        if self._code is None:
+            if self._logins is not None:
+                self._logins.forms()
+            try:
+                self._attendant.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return None
+            self._code = self._read_code()
+        return self._code
+
+    def _read_code(self) -> int:
+        # Open until its second process has ended too, and with it what the agent left.
+        with self._attendant.stdout or contextlib.nullcontext() as stdout:
+            said = stdout.read().strip() if stdout else ""
+        # An attendant that could not say it was killed itself.
+        return int(said) if said.lstrip("-").isdigit() else -signal.SIGKILL
+
+    def last_output(self) -> float:
+        times = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in self._logs)
+        if times != self._seen:
+            self._seen, self._heard = times, time.monotonic()
+        return self._heard
+
+    def served(self) -> Served | None:
+        return self._proxy.served() if self._proxy is not None else None
+
+    def stop(self) -> None:
+        _end(self._attendant)
+        self.wait(0)
+        if self._proxy is not None:
+            self._proxy.close()
+        tidy, self._tidy = self._tidy, None
+        try:
+            if tidy is not None:
+                tidy()
+        finally:
+            self._held.close()

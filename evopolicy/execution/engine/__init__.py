@@ -1,0 +1,1 @@
+"""Episodes on this machine's cores: the executor, its batches, workers and lanes."""

@@ -1,0 +1,1 @@
+"""The Host's reverse proxy to an agent's provider: rules, usage, log."""

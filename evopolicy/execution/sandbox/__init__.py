@@ -1,0 +1,1 @@
+"""What confines a process: Landlock, seccomp, bubblewrap, limits."""

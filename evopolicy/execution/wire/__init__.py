@@ -1,0 +1,1 @@
+"""What crosses between a worker and a Policy: frames of MessagePack."""

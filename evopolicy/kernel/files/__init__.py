@@ -1,0 +1,1 @@
+"""What is read and written: held folders, durable writes, received data, Programs."""

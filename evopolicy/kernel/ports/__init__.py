@@ -1,0 +1,1 @@
+"""What the others implement, and the values that cross."""

@@ -1,0 +1,1 @@
+"""Secrets, and keeping them out of what is written."""
