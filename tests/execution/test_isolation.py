@@ -433,7 +433,8 @@ def test_an_agent_has_other_sockets_than_unix_ones_only_with_a_network() -> None
 def test_an_agent_makes_no_file_that_runs_with_its_owners_rights(tmp_path: Path) -> None:
     code = """
 import os
-from evopolicy.execution import process, seccomp
+from evopolicy.execution.sandbox import process
+from evopolicy.execution.sandbox import seccomp
 process.give_up_privileges()
 seccomp.lay(seccomp.agent_filter(False))
 open("file", "w").close()

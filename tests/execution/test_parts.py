@@ -310,7 +310,7 @@ def test_where_no_bounded_folder_can_be_emptied_it_is_said(
 
 def test_the_address_space_is_known_without_a_process_table() -> None:
     script = (
-        "from evopolicy.execution import process\nprocess.tried_virtual_bytes()\n"
+        "from evopolicy.execution.sandbox import process\nprocess.tried_virtual_bytes()\n"
         "print(process.virtual_bytes() - process.tried_virtual_bytes())\n"
         "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY)"
     )
@@ -322,7 +322,7 @@ def test_the_address_space_is_known_without_a_process_table() -> None:
 
 CONFINED = """
 import ctypes
-from evopolicy.execution import sandbox
+from evopolicy.execution.sandbox import confine as sandbox
 libc = ctypes.CDLL(None)
 before = libc.prctl(3, 0, 0, 0, 0)
 sandbox.lay_template(sandbox.SandboxConfig("none", 0, (), (), 1 << 32, 1 << 20, 60.0), (), ())
@@ -406,7 +406,7 @@ def test_modules_a_program_names_are_found_without_running_it(tmp_path: Path) ->
 
 SETTLES = """
 import os
-from evopolicy.execution import cores
+from evopolicy.execution.engine import cores
 before = os.sched_getaffinity(0)
 first = cores.settle()
 one = os.sched_getaffinity(0)
@@ -432,7 +432,8 @@ def test_modules_are_imported_from_compiled_code_and_from_source_where_there_is_
     (program / "broken_here.py").write_text("def f(:\n")
     script = f"""
 import sys, pathlib
-from evopolicy.execution import compiled, sandbox
+from evopolicy.execution.policy import compiled
+from evopolicy.execution.sandbox import confine as sandbox
 config = sandbox.SandboxConfig("none", 0, (), (), 1 << 32, 1 << 20, 60.0)
 compiled.compile_all(sandbox.Laid(config, (), None), {str(program)!r}, {str(code)!r})
 made = len(list(pathlib.Path({str(code)!r}).iterdir()))

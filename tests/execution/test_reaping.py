@@ -208,7 +208,7 @@ def _command(pid: int) -> str:
 _STUCK = """
 import os, sys
 from pathlib import Path
-from evopolicy.kernel import folders
+from evopolicy.kernel.files import folders
 made = folders.HeldFolder.__init__
 def told(self, purpose, root=None):
     made(self, purpose, root)

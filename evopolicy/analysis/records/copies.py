@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from evopolicy.analysis.conditions import drawn_by
+from evopolicy.analysis.records.conditions import drawn_by
 from evopolicy.kernel.shown import plural
 from evopolicy.kernel.values import digest
 

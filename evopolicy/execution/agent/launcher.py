@@ -1,6 +1,6 @@
 """LocalAgentLauncher: starts an agent's process isolated on this machine. Implements `ports.AgentLauncher`.
 
-At `bubblewrap` an agent has a small machine of its own (`agent_bubblewrap`); at `landlock` it sees its workspace, the
+At `bubblewrap` an agent has a small machine of its own (`agent.bubblewrap`); at `landlock` it sees its workspace, the
 Policy's Python runtime, the system's programs and what its integration names. At neither does it see packages installed
 beside the runtime, other processes' files or the record.
 """

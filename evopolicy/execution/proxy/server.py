@@ -1,6 +1,6 @@
 """The Host's way between an agent's sandbox and its provider: a reverse proxy, or a tunnel to named hosts.
 
-It listens on a Unix socket, holds the key, lets through what `proxy_rules` allows, streams answers as they come and
+It listens on a Unix socket, holds the key, lets through what `proxy.rules` allows, streams answers as they come and
 logs every request. It runs in threads of its own: whatever happens to a request is that request's affair alone.
 """
 

@@ -10,9 +10,9 @@ import pytest
 
 from evopolicy.analysis import find_runs, load_frames, note_of, profile_figure, rank_table
 from evopolicy.analysis.records.copies import equal_levels, equal_seeds, trajectory_of
-from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.tables.config import TableConfig
+from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.kernel.ports.pool import PoolConfig
 
 
