@@ -91,7 +91,7 @@ class Comparison:
     ranks: Mapping[str, EntryRank]
     """By entry, best first."""
     agents: Mapping[str, Mapping[str, str]]
-    """Tags 'agent', 'integration', 'model' and 'cost_is_estimate' of each entry that has begun."""
+    """Of each entry that has begun the tags 'agent', 'integration', 'model' and those that say what is an estimate."""
     changed: float
     """When what it says last changed; Unix seconds."""
     ended: float | None = None
@@ -137,7 +137,9 @@ def _agent(runs: Sequence[Run]) -> dict[str, str]:
     agent = runs[-1].record.agent
     costs = [run.state.usage for run in runs if run.state.usage.get("cost_usd") is not None]
     estimate = str(any(usage.get("cost_is_estimate") for usage in costs)).lower() if costs else ""
-    return {"agent": agent.label, "integration": agent.name, "model": agent.model, "cost_is_estimate": estimate}
+    guessed = "true" if any(run.state.usage.get("tokens_are_estimate") for run in runs) else ""
+    named = {"agent": agent.label, "integration": agent.name, "model": agent.model}
+    return {**named, "cost_is_estimate": estimate, "tokens_are_estimate": guessed}
 
 
 def sweep_tag(name: str) -> str:
@@ -162,6 +164,7 @@ def project_agent(comparison: Comparison, entry: str, rank: EntryRank) -> Projec
         "integration": "",
         "model": "",
         "cost_is_estimate": "",
+        "tokens_are_estimate": "",
         **comparison.agents.get(entry, {}),
         "sweep": sweep.name,
         sweep_tag(sweep.name): "true",

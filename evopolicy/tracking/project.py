@@ -196,6 +196,7 @@ def _agent_tags(record: RunRecord, state: RunState, events: Sequence[Event]) -> 
         "agent_error": state.agent_error[:ERROR_LENGTH],
         "agent_error_kind": str(last.get("error_kind", "")),
         "cost_is_estimate": str(bool(state.usage.get("cost_is_estimate"))).lower() if priced else "",
+        "tokens_are_estimate": "true" if state.usage.get("tokens_are_estimate") else "",
     }
 
 

@@ -406,6 +406,20 @@ def test_usage_on_one_benchmark_is_against_the_held_out_mean() -> None:
     assert "not drawn: cy" in note_of(figure)
 
 
+def test_what_nobody_reported_is_marked_at_its_axis_and_named() -> None:
+    found = used(frames(*(simple(e, s, 1.0 + s) for e in ("ada", "bob") for s in range(3))), ada=(50, 0.5), bob=(20, 1))
+    rows = [{**row, "tokens_are_estimate": row["entry"] == "bob"} for row in rows_of(found.usage)]
+    found = replace(found, usage=typed_frame(COLUMNS["usage"], rows))
+    figure = usage_figure(found)
+    assert [panel.get_xlabel() for panel in figure.axes] == ["≈ tokens a Run", "cost a Run (US$)"]
+    assert "≈ Tokens estimated, at least in part, by the length of texts for bob." in note_of(figure)
+    sent = [{**row, "tokens": 9.0 * row["submission"], "cost_usd": 1.0} for row in rows_of(found.submissions)]
+    found = replace(found, submissions=typed_frame(COLUMNS["submissions"], sent))
+    said = [note_of(best_so_far_figure(found, axis=axis)) for axis in ("units", "tokens", "cost_usd")]
+    assert ["by the length of texts for bob" in one for one in said] == [False, True, True]
+    assert ["by the prices" in one for one in said] == [False, False, True]
+
+
 def test_usage_on_several_benchmarks_is_against_the_rank_score() -> None:
     figure = usage_figure(used(three_entries(), ada=(100, None), bob=(10, None), cy=(1, None)))
 

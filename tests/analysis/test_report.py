@@ -379,13 +379,16 @@ def test_runs_that_may_not_be_compared_are_listed_without_ranks(lay_run: Callabl
     assert "No ranks" not in Page(render_sweep(gather_sweep(found, "Runs", allow=["isolation"]))).text
 
 
-def test_a_sweeps_estimated_cost_is_marked(lay_run: Callable[..., Path], tmp_path: Path) -> None:
-    lay_run("ada", "cartpole", usage={"cost_usd": 2.0, "cost_is_estimate": True})
-    lay_run("bob", "cartpole", usage={"cost_usd": 3.0, "cost_is_estimate": False})
+def test_a_sweeps_estimated_cost_and_tokens_are_marked(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+    lay_run("ada", "cartpole", usage={"cost_usd": 2.0, "cost_is_estimate": True, "output_tokens": 70})
+    lay_run("bob", "cartpole", usage={"cost_usd": 3.0, "output_tokens": 90, "tokens_are_estimate": True})
     text = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs"))).text
     assert "≈$2.00" in text
     assert "≈$3.00" not in text
+    assert "≈90" in text
+    assert "≈70" not in text
     assert "≈ marks a cost that is estimated" in text
+    assert "≈ marks tokens that are estimated" in text
 
 
 def test_a_large_sweep_has_sections_for_some_runs_and_says_for_how_many(

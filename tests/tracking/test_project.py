@@ -162,9 +162,8 @@ def test_usage_of_all_attempts_is_added_up(make_run: Callable[..., Run]) -> None
     journal.append("agent_ended", reason="provider", unexplained_tokens=7, **ended)
     first = project(run)
     journal.append("agent_started", attempt=2)
-    journal.append(
-        "agent_ended", reason="finished", **{**ended, "usage": {**usage, "cost_is_estimate": True}, "error": ""}
-    )
+    guessed = {**usage, "cost_is_estimate": True, "tokens_are_estimate": True}
+    journal.append("agent_ended", reason="finished", **{**ended, "usage": guessed, "error": ""})
     journal.close()
     projection = project(run)
     last = {point.key: point.value for point in projection.points if point.key.startswith("usage/")}
@@ -174,9 +173,10 @@ def test_usage_of_all_attempts_is_added_up(make_run: Callable[..., Run]) -> None
     }  # fmt: skip
     assert (first.tags["agent_error"], first.tags["agent_error_kind"]) == ("529", "overload")
     assert (first.tags["cost_is_estimate"], projection.tags["cost_is_estimate"]) == ("false", "true")
+    assert (first.tags.get("tokens_are_estimate"), projection.tags["tokens_are_estimate"]) == (None, "true")
     assert "agent_error" not in projection.tags
     assert projection.tags["agent_attempts"] == "2"
-    assert projection.tags["mlflow.note.content"] == "The agent used 20 tokens, about $0.50 (an estimate)."
+    assert projection.tags["mlflow.note.content"] == "The agent used about 20 tokens, about $0.50 (an estimate)."
 
 
 def test_tags_say_what_ran_and_how_it_was_let_in(make_run: Callable[..., Run], make_record: Any) -> None:

@@ -32,6 +32,7 @@ from evopolicy.analysis.stats.intervals import FEW, MIN_RUNS, TWO_KINDS, mean_in
 from evopolicy.analysis.stats.statistics import Floats
 from evopolicy.analysis.stats.ties import is_above
 from evopolicy.kernel.errors import RecordError
+from evopolicy.kernel.ports.transcript import TOKENS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +90,7 @@ def best_so_far_figure(
     with style(dark) as theme:
         look = looks(material.entries, theme)
         keys = [] if len(benchmarks) == 1 else [(e, _line(look[e], theme)) for e in drawn]
-        notes, size, titles = _notes(material, steps, level), (WIDTH, height), labels(benchmarks)
+        notes, size, titles = _notes(material, steps, level, axis, usage), (WIDTH, height), labels(benchmarks)
         figure, panels = canvas(theme, _VALUES[value][0], notes, size=size, shape=(rows, columns), keys=keys)
         for panel, benchmark in zip(panels, benchmarks, strict=False):
             end = _horizon(steps, benchmark, material, axis)
@@ -182,7 +183,13 @@ def _line(look: Look, theme: Theme) -> dict[str, Any]:
     return {"color": look.colour, "linestyle": look.dashes, "marker": look.marker, "ms": 4.5, "mfc": fill(look, theme)}
 
 
-def _notes(material: Material, steps: Mapping[tuple[str, str], Sequence[Steps]], level: float) -> list[str]:
+def _notes(
+    material: Material,
+    steps: Mapping[tuple[str, str], Sequence[Steps]],
+    level: float,
+    axis: Axis,
+    usage: pd.DataFrame | None,
+) -> list[str]:
     sizes = [len(runs) for runs in steps.values()]
     notes = [material.count()]
     every = sum(len(runs) for runs in material.runs.values())
@@ -199,4 +206,12 @@ def _notes(material: Material, steps: Mapping[tuple[str, str], Sequence[Steps]],
             "Fewer than three Runs: each Run is a line of its own, marked where it improves, and there is no interval "
             "over Runs."
         )
-    return [*notes, *material.notes]
+    return [*notes, *([] if usage is not None else _estimates(material, axis)), *material.notes]
+
+
+def _estimates(material: Material, axis: Axis) -> list[str]:
+    """What of the axis nobody reported, where it is read from the log of the Host's proxy."""
+    prices = ["Cost: by the prices its Run was made with, of the tokens of each request."] if axis == "cost_usd" else []
+    guessed = material.estimated(TOKENS) if axis in ("tokens", "cost_usd") else []
+    said = f"Tokens estimated, at least in part, by the length of texts for {', '.join(guessed)}."
+    return [*prices, *([said] if guessed else [])]

@@ -16,6 +16,7 @@ from evopolicy.analysis.records.scores import check_comparable, mixed_names
 from evopolicy.analysis.stats.intervals import MIXED, few_runs_foot
 from evopolicy.analysis.stats.statistics import Floats
 from evopolicy.analysis.tables.footnotes import about
+from evopolicy.analysis.tables.sheet import is_estimate
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.kernel.shown import plural
 
@@ -53,6 +54,11 @@ class Material:
         more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
         said = f"Episodes of {some}{more} are not on disk, so a Run counts as one Episode, its mean: {', '.join(gone)}."
         return tables, (said,)
+
+    def estimated(self, columns: Collection[str]) -> list[str]:
+        """The entries of which one of these columns of `usage` is, or has in it, an estimate."""
+        rows = rows_of(self.frames.usage)
+        return sorted({row["entry"] for row in rows if any(is_estimate(row, column) for column in columns)})
 
     def count(self, entries: Collection[str] = (), benchmarks: Collection[str] = ()) -> str:
         """`N = 18 Runs, 3 an entry and Benchmark.`: how many are drawn, of `entries` on `benchmarks`, or of all.

@@ -15,6 +15,7 @@ from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.stats.intervals import Interval, interval_notes, mean_interval
 from evopolicy.analysis.stats.resampling import rank_score_intervals
+from evopolicy.analysis.tables.sheet import ESTIMATE_MARK
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.kernel.shown import plural
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _AXES = {"tokens": "tokens a Run", "cost_usd": "cost a Run (US$)"}
+_COLUMNS = {"tokens": TOKENS, "cost_usd": ("cost_usd",)}
+"""Of the frame `usage`, that are added up."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def usage_figure(
                 if entry in found and entry in score.spans:
                     runs = _run_points(material, entry, found[entry])
                     _draw(panel, list(found[entry].values()), runs, score.spans[entry], look[entry], theme, entry)
-            _dress(panel, axis)
+            _dress(panel, axis, estimated=bool(material.estimated(_COLUMNS[axis])))
         panels[0].set_ylabel(score.name)
     return figure
 
@@ -86,7 +89,7 @@ def _used(material: Material, axis: str) -> dict[str, dict[str, float]]:
     """By entry and Run, the Runs that report it."""
     found: dict[str, dict[str, float]] = {}
     for row in rows_of(material.frames.usage):
-        parts = [row[name] for name in (TOKENS if axis == "tokens" else ("cost_usd",)) if row[name] is not None]
+        parts = [row[name] for name in _COLUMNS[axis] if row[name] is not None]
         if sum(parts) > 0:
             found.setdefault(row["entry"], {})[row["run"]] = float(sum(parts))
     return found
@@ -136,7 +139,7 @@ def _draw(
     panel.plot([x], [span.estimate], ls="", label=entry, zorder=4, **mark)
 
 
-def _dress(panel: Axes, axis: str) -> None:
+def _dress(panel: Axes, axis: str, *, estimated: bool) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     panel.set_xscale("log")
@@ -146,7 +149,7 @@ def _dress(panel: Axes, axis: str) -> None:
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.minorticks_off()
-    panel.set_xlabel(_AXES[axis])
+    panel.set_xlabel(f"{ESTIMATE_MARK} {_AXES[axis]}" if estimated else _AXES[axis])
     panel.grid()
     panel.spines["left"].set_visible(False)
 
@@ -159,8 +162,7 @@ def _notes(
     level: float,
 ) -> list[str]:
     silent = [entry for entry in material.entries if entry not in drawn]
-    estimates = material.frames.usage[material.frames.usage["cost_is_estimate"].fillna(False).astype(bool)]
-    guessed = sorted({str(entry) for entry in estimates["entry"]}) if "cost_usd" in used else []
+    tokens, cost = (", ".join(material.estimated(_COLUMNS[axis] if axis in used else ())) for axis in _AXES)
     spans = [score.spans[entry] for entry in drawn if entry in score.spans]
     several = len(material.benchmarks) > 1
     return [
@@ -169,7 +171,8 @@ def _notes(
         + (", between the least and the most." if several else "; small: the Runs."),
         *interval_notes(spans, level, "Upright lines"),
         f"No usage reported, ranked but not drawn: {', '.join(silent)}." if silent else "",
-        f"Cost estimated from list prices for {', '.join(guessed)}." if guessed else "",
+        f"{ESTIMATE_MARK} Tokens estimated, at least in part, by the length of texts for {tokens}." if tokens else "",
+        f"{ESTIMATE_MARK} Cost estimated, at least in part, from list prices for {cost}." if cost else "",
         *material.heldout[1],
         *material.notes,
     ]

@@ -142,6 +142,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("requests", "Int64", ""),
         Column("cost_usd", "float64", ""),
         Column("cost_is_estimate", "boolean", ""),
+        Column("tokens_are_estimate", "boolean", "whether some were estimated by the length of texts"),
         Column("turns", "Int64", "messages of the agent's own"),
         Column("tool_calls", "Int64", ""),
         Column("attempts", "Int64", "times the agent was started"),

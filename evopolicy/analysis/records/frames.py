@@ -29,7 +29,7 @@ from evopolicy.analysis.records.load import (
 from evopolicy.analysis.records.scores import CellScore, absent_scores, in_order, planned_cell, run_score
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.ports.pool import format_selector
-from evopolicy.kernel.ports.transcript import TOKENS
+from evopolicy.kernel.ports.transcript import ESTIMATED, TOKENS
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.session.record import Run
 
@@ -314,7 +314,7 @@ def _gaps(found: Found) -> Iterable[dict[str, Any]]:
 
 
 def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
-    kinds = {c.name for c in COLUMNS["usage"]} - {c.name for c in WHOSE} - {"cost_is_estimate", *_COUNTED}
+    kinds = {c.name for c in COLUMNS["usage"]} - {c.name for c in WHOSE} - {*ESTIMATED.values(), *_COUNTED}
     score = CellScore(
         entry=row["entry"],
         benchmark=row["benchmark"],

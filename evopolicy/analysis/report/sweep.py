@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.report import drawing
@@ -32,7 +33,8 @@ from evopolicy.analysis.stats.ties import is_above
 from evopolicy.analysis.tables.footnotes import EPISODE_MARK
 from evopolicy.analysis.tables.layout import digits, write
 from evopolicy.analysis.tables.ranks import EntryRank
-from evopolicy.analysis.tables.sheet import ESTIMATE_MARK
+from evopolicy.analysis.tables.sheet import ESTIMATE_MARK, estimate_notes, is_estimate
+from evopolicy.kernel.ports.transcript import TOKENS
 
 _ERRORS = ("± ", f"{EPISODE_MARK} ")
 """How the notes on standard errors begin, which belong below the held-out scores."""
@@ -118,33 +120,37 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
         "cost",
         "time",
     ]
-    guessed = {run.entry for run in part.runs if run.run.state.usage.get("cost_is_estimate")}
-    rows = [_rank_row(row, places, row.entry in guessed) for row in part.table.entries]
+    used: dict[str, list[Mapping[str, Any]]] = {}
+    for run in part.runs:
+        used.setdefault(run.entry, []).append(run.run.state.usage)
+    rows = [_rank_row(row, places, used.get(row.entry, [])) for row in part.table.entries]
     for name in part.table.categories:
         header.append(f"rank score, {line(name, 40)}")
         for row, cells in zip(part.table.entries, rows, strict=True):
             cells.append(_three(part.table.category_scores.get((row.entry, name))))
     said = [note for note in part.table.notes if not note.startswith(_ERRORS)]
-    if any(row.entry in guessed and "cost_usd" in row.usage for row in part.table.entries):
-        said.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
+    said += estimate_notes((usage for row in part.table.entries for usage in used.get(row.entry, [])), _USED)
     notes = [tag("li", line(note, 600)) for note in said]
     return join(table("Entries by rank score", header, rows), tag("ul", *notes, class_="notes") if notes else None)
 
 
-def _rank_row(row: EntryRank, places: _Places, guessed: bool) -> list[Child]:
-    tokens = sum(
-        row.usage.get(key, 0) for key in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
-    )
+_USED = (*TOKENS, "cost_usd")
+
+
+def _rank_row(row: EntryRank, places: _Places, used: Sequence[Mapping[str, Any]]) -> list[Child]:
+    tokens = sum(row.usage.get(key, 0) for key in TOKENS)
     cost = row.usage.get("cost_usd")
+    about = ESTIMATE_MARK if any(is_estimate(usage, key) for usage in used for key in TOKENS) else ""
+    guessed = ESTIMATE_MARK if any(is_estimate(usage, "cost_usd") for usage in used) else ""
     unknown = "unknown" if tokens else "–"
-    dollars = unknown if cost is None else (ESTIMATE_MARK if guessed else "") + f"${cost:,.2f}"
+    dollars = unknown if cost is None else f"{guessed}${cost:,.2f}"
     score = join(tag("a", _three(row.rank_score), href=f"#{places.group(row.entry)}"), drawing.bar(row.rank_score))
     return [
         tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
         "–" if row.place is None else str(row.place),
         score if row.rank_score is not None else "–",
         row.wins, row.top2, f"{row.cells_done} of {row.cells_total}", row.failures,
-        f"{row.policy_failures} of {row.episodes}", number(tokens) if tokens else "–",
+        f"{row.policy_failures} of {row.episodes}", f"{about}{number(tokens)}" if tokens else "–",
         dollars, duration(row.wall_seconds),
     ]  # fmt: skip
 

@@ -19,7 +19,16 @@ from evopolicy.analysis.records.validity import score_gaps, selection_validity
 from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, aggregate_mean_interval, interval_notes
 from evopolicy.analysis.stats.ties import is_above
 from evopolicy.analysis.tables.rows import Row, is_in, lay_out, noted, row_names
-from evopolicy.analysis.tables.sheet import ESTIMATE_MARK, Sheet, SheetCell, fitting, mark_columns, number
+from evopolicy.analysis.tables.sheet import (
+    ESTIMATE_MARK,
+    Sheet,
+    SheetCell,
+    estimate_notes,
+    fitting,
+    is_estimate,
+    mark_columns,
+    number,
+)
 from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.shown import plural
 
@@ -73,17 +82,15 @@ def efficiency_sheet(material: Material, name: str) -> Sheet:
     """What a Run used, and how soon it had what it found."""
     values = _efficiency_values(material)
     sheet = _means(material, name, values)
-    guessed = any(one["cost_is_estimate"] and one["cost_usd"] is not None for one in values)
     notes = ["A Run's means; area and units to 50 % and 80 % are of best-so-far Validation means between the lowest "
              "first and the best of any Run of the Benchmark here.", *sheet.notes]  # fmt: skip
-    if guessed and "cost_usd" in material.config.columns:
-        notes.append(f"{ESTIMATE_MARK} marks a cost that is estimated, at least in part, from list prices.")
+    notes += estimate_notes(values, material.config.columns)
     sheet = mark_columns(noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")])
     return mark_columns(sheet, (), [h.key for h in sheet.heads if h.key.startswith(("units_to_50", "units_to_80"))])
 
 
 _RUN_COLUMNS = ("submissions", "units_used", "thinking_seconds", "wall_seconds")
-_USED = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "cost_is_estimate")
+_USED = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "cost_is_estimate", "tokens_are_estimate")
 
 
 def _efficiency_values(material: Material) -> _Values:
@@ -203,11 +210,7 @@ def _means(material: Material, name: str, values: _Values, published: _Published
         decimals = 0 if column == "runs" else config.digits
         decimals = fitting(points, max(widths, default=0.0) / 2) if decimals is None else decimals
         shown = replace(number(value, decimals, span, tail), partial=bool(tail))
-        guessed = column == "cost_usd" and any(
-            one.get("cost_is_estimate") and one[column] is not None
-            for one in values
-            if is_in(material, one, row, group)
-        )
+        guessed = any(is_estimate(one, column) for one in values if is_in(material, one, row, group))
         return replace(shown, text=f"{ESTIMATE_MARK}{shown.text}") if guessed else shown
 
     sheet = lay_out(material, name, cell)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 from evopolicy.analysis.stats.intervals import Interval
 from evopolicy.analysis.stats.ties import is_above, settle
+from evopolicy.kernel.ports.transcript import ESTIMATED
 
 NONE = "–"
 """Text of a cell without a value."""
@@ -17,7 +19,22 @@ PUBLISHED_MARK = "‡"
 KIND_MARKS = ("", "†", "§", "¶", "††", "§§", "¶¶")
 """Behind intervals, where a table has several kinds of them: the first, second, ... kind."""
 ESTIMATE_MARK = "≈"
-"""Before a cost that no provider reported."""
+"""Before a cost or a count of tokens that no provider reported."""
+_ESTIMATES = {
+    "cost_is_estimate": "a cost that is estimated, at least in part, from list prices",
+    "tokens_are_estimate": "tokens that are estimated, at least in part, by the length of texts",
+}
+
+
+def is_estimate(usage: Mapping[str, Any], column: str) -> bool:
+    """Whether `column` of a Run's usage is, or has in it, an estimate."""
+    return bool(usage.get(ESTIMATED.get(column, ""))) and usage.get(column) is not None
+
+
+def estimate_notes(usage: Iterable[Mapping[str, Any]], columns: Collection[str]) -> list[str]:
+    """What ESTIMATE_MARK means in a table that shows these `columns` of them."""
+    flags = {ESTIMATED[column] for one in usage for column in columns if is_estimate(one, column)}
+    return [f"{ESTIMATE_MARK} marks {said}." for flag, said in _ESTIMATES.items() if flag in flags]
 
 
 @dataclass(frozen=True)

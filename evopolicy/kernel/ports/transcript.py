@@ -69,6 +69,11 @@ class Usage:
 
 TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 """The fields of Usage that together are all tokens; those of reasoning are part of the output."""
+ESTIMATED: Mapping[str, str] = {
+    "cost_usd": "cost_is_estimate",
+    **dict.fromkeys((*TOKENS, "reasoning_tokens"), "tokens_are_estimate"),
+}
+"""By field of Usage, the flag that says whether it is, or has in it, an estimate."""
 
 
 MOST = 2**53

@@ -379,6 +379,16 @@ def test_a_cost_that_is_estimated_is_marked_and_the_foot_says_so(lay_run: Lay, t
     assert "≈" not in foot(paper_table(shipped("efficiency", columns=["output_tokens"]), own(tmp_path)))
 
 
+def test_tokens_that_are_estimated_are_marked_and_the_foot_says_so(lay_run: Lay, tmp_path: Path) -> None:
+    lay_run("ada", "cartpole", usage={"output_tokens": 20, "tokens_are_estimate": True})
+    lay_run("bob", "cartpole", usage={"output_tokens": 30, "tokens_are_estimate": False})
+    sheet = paper_table(shipped("efficiency", columns=["input_tokens", "output_tokens"]), own(tmp_path))
+    assert texts(sheet, "output_tokens") == {"ada": "≈20", "bob": "30"}
+    assert texts(sheet, "input_tokens")["ada"] == "–"
+    assert "≈ marks tokens that are estimated" in foot(sheet)
+    assert "≈" not in foot(paper_table(shipped("efficiency", columns=["input_tokens"]), own(tmp_path)))
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_table_is_made_of_a_small_sweep_in_every_format(
     name: str, lay_run: Lay, lay_sweep: Callable[..., Path], plan: Callable[..., Any]
