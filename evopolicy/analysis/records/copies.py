@@ -70,10 +70,8 @@ def equal_seeds(scores: Sequence[CellScore]) -> list[str]:
         f"{benchmarks[0] if len(benchmarks) == 1 else plural(len(benchmarks), 'Benchmark')})"
         for (benchmarks, copies_of, of), entries in alike.items()
     ]
-    told = (
-        "Such Runs are copies, counted one by one: ± over them is 0, and an interval of them speaks of Episodes only."
-    )
-    return [f"Several seeds gave the same Program: {_few(words)}. {told}"] if words else []
+    said = "Such Runs are copies, counted one by one: no spread lies between them, and an interval of them speaks of "
+    return [f"Several seeds gave the same Program: {_few(words)}. {said}Episodes only."] if words else []
 
 
 def _few(words: Sequence[str]) -> str:
