@@ -22,7 +22,7 @@ from evopolicy.authoring.replay import load_policy, policy_context, run_program
 from evopolicy.authoring.spaces import misfit, own_action
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports.benchmark import BenchmarkReference, EpisodeSpec
-from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES
+from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES, SEED_SHOWN
 from evopolicy.kernel.spaces import cast_action
 
 LEAST_STEPS, MOST_STEPS = 5, 200
@@ -209,7 +209,7 @@ def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, t
     finally:
         other.close()
         _close(environment, tell)
-    remarks = [SAME_EPISODES] if other.same else []
+    remarks = [SAME_EPISODES] if other.same else [SEED_SHOWN] if other.shows_seed else []
     for number, (first, second) in enumerate(zip(trial.seen, found, strict=True)):
         if name := _difference(first, second):
             if not _difference(first, second, _nearly):
@@ -228,13 +228,16 @@ class _Beside:
 
     def __init__(self, benchmark: GymnasiumBenchmark, trial: _Trial) -> None:
         self._trial = trial
-        self.same = False
+        self.same = self.shows_seed = False
         self._environment: Any = None
         with suppress(Exception, SystemExit):
             random.seed(_SEED)
             np.random.seed(_SEED)
             self._environment = benchmark.make(EpisodeSpec(1, _SEED + 1, 1))
-            self.same = not _difference(trial.seen[0], (self._environment.reset(), 0.0, False))
+            first = self._environment.reset()
+            self.same = not _difference(trial.seen[0], (first, 0.0, False))
+            # In both: a number may be in one of them by chance.
+            self.shows_seed = _holds(trial.seen[0][0], _SEED) and _holds(first, _SEED + 1)
 
     def step(self, number: int) -> None:
         """The same Action, until it ends."""
@@ -253,6 +256,15 @@ class _Beside:
         environment, self._environment = self._environment, None
         with suppress(Exception, SystemExit):
             environment.close()
+
+
+def _holds(observation: Any, number: int) -> bool:
+    """Whether `number` is in an observation, as a number or within a text. No key is: the space names them."""
+    if isinstance(observation, Mapping):
+        return any(_holds(one, number) for one in observation.values())
+    if isinstance(observation, tuple):
+        return any(_holds(one, number) for one in observation)
+    return str(number) in observation if isinstance(observation, str) else bool(np.any(np.equal(observation, number)))
 
 
 def _exactly(one: Any, other: Any) -> bool:

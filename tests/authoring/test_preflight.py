@@ -17,7 +17,7 @@ from evopolicy.authoring import BenchmarkError, ConfigError
 from evopolicy.authoring.gymnasium import load, seen_apart
 from evopolicy.authoring.preflight import look
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES
+from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES, SEED_SHOWN
 from evopolicy.kernel.spaces import to_value
 
 ID = "evopolicy-test/Odd-v0"
@@ -39,12 +39,16 @@ class Odd(gymnasium.Env[Any, Any]):
             self.observation_space = spaces.Dict({1: spaces.Discrete(2)})  # type: ignore[dict-item]
         if trouble == "bytes":
             self.observation_space = spaces.Box(0, 255, (2,), np.uint8)
+        if trouble in ("seed", "seed in words", "number"):
+            told = spaces.Text(40) if trouble == "seed in words" else spaces.Box(0, np.inf, (3,), np.float64)
+            self.observation_space = spaces.Dict({"at": spaces.Discrete(2), "more": spaces.Tuple([told])})
         if trouble == "choice":
             self.observation_space = spaces.Discrete(5)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed, options=options)
         self.steps = 0
+        self.seed = seed
         if self.trouble == "no file":
             raise FileNotFoundError(2, "No such file or directory", "levels.bin")
         if self.trouble == "wordless":
@@ -62,6 +66,9 @@ class Odd(gymnasium.Env[Any, Any]):
             "words": "left",
             "outside": np.full(2, 1.5, np.float32),
             "global": np.random.random(2),
+            "seed": {"at": 0, "more": (np.array([0.5, self.seed, 2.0]),)},
+            "seed in words": {"at": 0, "more": (f"level{self.seed}",)},
+            "number": {"at": 0, "more": (np.array([24_071.0, 24_070.0, (self.seed or 0) % 7]),)},
         }
         return odd.get(self.trouble, np.zeros(2, np.float64))
 
@@ -165,6 +172,14 @@ def test_a_failure_that_would_pay_is_refused() -> None:
 def test_a_task_of_which_every_episode_is_the_same_is_remarked_in_its_runs() -> None:
     assert seen_apart(lambda *_: looked(), ID, -5.0).spec.remarks == (SAME_EPISODES,)
     assert seen_apart(lambda *_: looked("chance"), ID, -5.0).spec.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "remarks"), [("seed", [SEED_SHOWN]), ("seed in words", [SEED_SHOWN]), ("number", [])]
+)
+def test_a_task_whose_observations_show_their_hidden_seed_is_remarked(trouble: str, remarks: list[str]) -> None:
+    """A Policy that knows it tells the Episodes it was tuned on from others."""
+    assert looked(trouble)["remarks"] == remarks
 
 
 def test_a_simulator_that_repeats_itself_but_for_rounding_is_remarked_not_refused() -> None:

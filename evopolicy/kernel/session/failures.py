@@ -18,6 +18,7 @@ UNEXPLAINED = "unexplained_requests"
 FAILING_PAID = "failing_paid"
 SAME_EPISODES = "same_episodes"
 INEXACT = "inexact_repeats"
+SEED_SHOWN = "seed_shown"
 NOT_STARTED = "not_started"
 HOST_KILLED = "host_killed"
 
@@ -84,6 +85,13 @@ MEANINGS: dict[str, Meaning] = {
     SAME_EPISODES: Meaning(
         False, "", True, "never", "flags a Run on a task of which every Episode seems to be the same"
     ),
+    SEED_SHOWN: Meaning(
+        False,
+        "",
+        True,
+        "never",
+        "flags a Run on a task whose observations have the hidden seed of their Episode in them",
+    ),
     INEXACT: Meaning(
         False, "", True, "never", "flags a Run on a task that repeats an Episode only up to the rounding of its numbers"
     ),
@@ -102,6 +110,7 @@ SAID = {
     "host_killed": "the Host was killed",
     "failing_paid": "finished Episodes scored less than failure_score, so failing paid",
     "inexact_repeats": "its task repeats an Episode only up to rounding",
+    "seed_shown": "its task's observations show the hidden seed of their Episode",
     "same_episodes": "every Episode of its task seems to be the same",
     "engine_fault": "a Submission met an engine fault",
     "open_network": "its agent had the machine's own network",
