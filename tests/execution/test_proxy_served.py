@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evopolicy.execution.proxy import request as proxy_request
-from evopolicy.execution.proxy.log import MORE, ProxyLog, Told
+from evopolicy.execution.proxy.log import MORE, ProxyLog, Told, served_before
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.proxy.trouble import trouble_of
 from evopolicy.kernel.ports.protocols import AgentLimits, Provider
@@ -360,6 +360,24 @@ def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_en
     log.write({}, None)
     assert (log.served().trouble, log.served().failing_seconds) == ("", 0)
     assert log.served().waited_seconds == 10, "from the first request that failed to the one that was answered"
+
+
+def test_the_log_of_a_killed_host_tells_of_the_provider_what_the_proxy_knew(tmp_path: Path) -> None:
+    """An attempt it cut short had all its waiting counted as thinking, and calls at once as turns."""
+    (tmp_path / "attempt-1").mkdir()
+    log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
+    requests = [("", 2.0, 3.0), ("overload", 1.0, 2.0), ("overload", 3.0, 4.0), ("", 13.0, 20.0), (None, 21.0, 22.0)]
+    for trouble, began, at in requests:
+        log.begin()
+        log.write({"time": began, "seconds": at - began}, None if trouble is None else told(trouble, began, at))
+    known, read = log.served(), served_before(tmp_path / "attempt-1")
+    assert read is not None
+    assert (read.trouble, read.answers, read.waited_seconds) == (known.trouble, known.answers, known.waited_seconds)
+    assert (read.answers, read.waited_seconds) == (2, 10)
+    log.begin()
+    log.write({"time": 30.0, "seconds": 5.0}, told("rate_limit", 30.0, 35.0))
+    assert (read := served_before(tmp_path / "attempt-1"))
+    assert (read.trouble, read.failing_seconds, read.waited_seconds) == ("rate_limit", 5, 15)
 
 
 def test_nothing_in_the_agents_home_is_taken_for_a_log(tmp_path: Path) -> None:

@@ -37,6 +37,32 @@ class Told:
     words: str = ""
 
 
+class _Provider:
+    """How it has fared, by what requests tell of it one after the other."""
+
+    def __init__(self) -> None:
+        self.newest = Told("", 0.0, 0.0)
+        self.answers = 0
+        self.failing: float | None = None
+        """Since when; None where it answers."""
+        self.waited = 0.0
+
+    def tell(self, told: Told) -> None:
+        self.answers += not told.trouble
+        if told.at < self.newest.at:
+            return
+        if self.failing is not None and not told.trouble:
+            self.waited += max(0.0, told.began - self.failing)
+        if not told.trouble:
+            self.failing = None
+        elif self.failing is None and told.trouble != "context":  # that one is its conversation's
+            self.failing = max(told.began, self.newest.at)
+        self.newest = told
+
+    def failing_until(self, now: float) -> float:
+        return now - self.failing if self.failing is not None else 0.0
+
+
 class ProxyLog:
     """One JSON line a request, in `proxy.jsonl`; what was spent, against the Run's limits."""
 
@@ -56,10 +82,7 @@ class ProxyLog:
         self._own_cost = 0.0
         self._priced = True
         self._estimated = False
-        self._newest = Told("", 0.0, 0.0)
-        self._answers = 0
-        self._failing: float | None = None
-        self._waited = 0.0
+        self._provider = _Provider()
         self._over: Literal["", "requests", "tokens", "cost"] = ""
         self._refused = ""
         self._responses: dict[str, int] = {}
@@ -112,18 +135,6 @@ class ProxyLog:
             if not (aside and self._refused):
                 self._refused = said
 
-    def _tell(self, told: Told) -> None:
-        self._answers += not told.trouble
-        if told.at < self._newest.at:
-            return
-        if self._failing is not None and not told.trouble:
-            self._waited += max(0.0, told.began - self._failing)
-        if not told.trouble:
-            self._failing = None
-        elif self._failing is None and told.trouble != "context":  # that one is its conversation's
-            self._failing = max(told.began, self._newest.at)
-        self._newest = told
-
     def write(self, entry: Mapping[str, Any], told: Told | None = None) -> None:
         """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request.
 
@@ -133,14 +144,13 @@ class ProxyLog:
             spent, cost = _all(entry), self._cost(entry)
             self._count(entry, spent, cost)
             if told is not None:
-                self._tell(told)
-            trouble = told.trouble if told else ""
+                self._provider.tell(told)
             self._lines += 1
             try:
                 if self._lines > MAX_LINES:
                     raise OSError("the log is full")
                 with self._path.open("a", encoding="utf-8") as file:
-                    said = {SCHEMA_KEY: PROXY_FORMAT.newest, **entry, **({"trouble": trouble} if trouble else {})}
+                    said = {SCHEMA_KEY: PROXY_FORMAT.newest, **entry, **_sign(told)}
                     file.write(json.dumps(said) + "\n")
             except OSError:
                 if "refused" not in entry:
@@ -179,11 +189,30 @@ class ProxyLog:
                 usage = Usage(
                     **self._own, cost_usd=cost, cost_is_estimate=cost is not None, requests=self._own_requests
                 )
-            failing = time.monotonic() - self._failing if self._failing is not None else 0.0
+            provider = self._provider
+            failing = provider.failing_until(time.monotonic())
             return Served(
-                usage, self._estimated or not seen, self._newest.trouble, self._over, dict(self._responses),
-                self._answers if seen else None, self._newest.words, self._refused, failing, self._waited + failing,
+                usage, self._estimated or not seen, provider.newest.trouble, self._over, dict(self._responses),
+                provider.answers if seen else None, provider.newest.words, self._refused, failing,
+                provider.waited + failing,
             )  # fmt: skip
+
+
+def _sign(told: Told | None) -> dict[str, Any]:
+    """What a line says of what its request tells of the provider."""
+    if told is None:
+        return {}
+    return {"trouble": told.trouble} if told.trouble else {"answered": True}
+
+
+def _read_sign(entry: Mapping[str, Any]) -> Told | None:
+    """As it was told, but for the words; None where the line has none, as those of before there were any."""
+    began, seconds = entry.get("time"), entry.get("seconds")
+    if not isinstance(began, int | float) or not isinstance(seconds, int | float):
+        return None
+    if entry.get("answered") is True or isinstance(entry.get("trouble"), str):
+        return Told(entry.get("trouble", ""), began, began + seconds)
+    return None
 
 
 def served_before(folder: Path) -> Served | None:
@@ -193,7 +222,7 @@ def served_before(folder: Path) -> Served | None:
     except OSError:
         return None
     totals: dict[str, Any] = dict.fromkeys(_KINDS, 0)
-    requests, estimated, responses = 0, False, dict[str, int]()
+    requests, estimated, responses, provider, last = 0, False, dict[str, int](), _Provider(), 0.0
     for line in lines:
         try:
             entry = json.loads(line)
@@ -207,7 +236,16 @@ def served_before(folder: Path) -> Served | None:
             totals[kind] += counted(entry, kind)
         if isinstance(entry.get("response"), str):
             responses[entry["response"]] = responses.get(entry["response"], 0) + _all(entry)
-    return Served(Usage(**totals, requests=requests), estimated, responses=responses) if requests else None
+        if told := _read_sign(entry):
+            provider.tell(told)
+            last = max(last, told.at)
+    if not requests:
+        return None
+    failing = provider.failing_until(last)
+    return Served(
+        Usage(**totals, requests=requests), estimated, provider.newest.trouble, responses=responses,
+        answers=provider.answers or None, failing_seconds=failing, waited_seconds=provider.waited + failing,
+    )  # fmt: skip
 
 
 def _all(entry: Mapping[str, Any]) -> int:

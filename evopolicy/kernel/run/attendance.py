@@ -126,7 +126,7 @@ def attend(attendance: Attendance, session: Session, socket: Path, attempt: int,
 
 def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> AgentEnd:
     transcript, served, reason = end.transcript, end.served, judged(end)
-    waited = min(served.waited_seconds if served else 0.0, used["thinking"])
+    waited = waited_of(used["thinking"], served)
     return AgentEnd(
         reason,
         end.exit_code,
@@ -137,17 +137,22 @@ def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> Age
         end.kind,
         attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
         len(transcript.steps),
-        _turns(end),
+        told_turns(transcript, served),
         tool_calls(transcript),
         transcript.session_id,
         unexplained(transcript, served),
     )
 
 
-def _turns(end: Ending) -> int:
+def waited_of(thinking: float, served: Served | None) -> float:
+    """Of the seconds an agent was at work, those in which its provider failed."""
+    return min(served.waited_seconds if served else 0.0, thinking)
+
+
+def told_turns(transcript: Transcript, served: Served | None) -> int:
     """Never more than answers of its model: a stream that tells several calls of one answer apart has more messages."""
-    answers = (end.seen.answers if end.seen else None) or 0
-    return min(turns(end.transcript) or answers, answers or turns(end.transcript))
+    answers = (served.answers if served else None) or 0
+    return min(turns(transcript) or answers, answers or turns(transcript))
 
 
 HOME = "home"

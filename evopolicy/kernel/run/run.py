@@ -15,7 +15,7 @@ from evopolicy.kernel.files import beneath
 from evopolicy.kernel.files.durable import sync_tree
 from evopolicy.kernel.files.program import link_program
 from evopolicy.kernel.ports.protocols import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer
-from evopolicy.kernel.ports.transcript import Transcript, tool_calls, turns
+from evopolicy.kernel.ports.transcript import Transcript, tool_calls
 from evopolicy.kernel.run.attendance import (
     HOME,
     AgentEnd,
@@ -25,6 +25,8 @@ from evopolicy.kernel.run.attendance import (
     attend,
     is_unexplained,
     joined_usage,
+    told_turns,
+    waited_of,
 )
 from evopolicy.kernel.run.endings import WAITED_SHARE, remedy
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
@@ -163,7 +165,10 @@ def _await_killed_agent(plan: RunPlan, ledger: Ledger) -> None:
 
 
 def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None:
-    """An attempt that a killed Host left open has ended: by what it printed, and by its clock in the journal."""
+    """An attempt that a killed Host left open has ended: by what it printed, what its proxy logged and its clock.
+
+    It was the Host that ended it, so neither silence nor a trouble of its provider's until then says how.
+    """
     state = ledger.state
     if state.agent_attempts and not state.agent_ended:
         logs = attempt_logs(plan.folder / "agent", state.agent_attempts)
@@ -172,15 +177,17 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
             return
         transcript, served = read_transcript(plan.agent, logs), plan.launcher.served(logs)
         clock = state.attempt.at(transcript.seconds)
+        waited = waited_of(clock.thinking, served)
         usage = plan.prices.estimated(joined_usage(transcript.usage, served), plan.agent.identity.model)
         ledger.append(
             "agent_ended",
             reason=FINISHED if session.finished else HOST_KILLED,
             usage=msgspec.to_builtins(usage),
             session_id=transcript.session_id,
-            turns=turns(transcript),
+            turns=told_turns(transcript, served),
             tool_calls=tool_calls(transcript),
-            thinking_seconds=round(clock.thinking, 3),
+            thinking_seconds=round(clock.thinking - waited, 3),
+            waiting_seconds=round(waited, 3),
             evaluating_seconds=round(clock.evaluating, 3),
         )
 

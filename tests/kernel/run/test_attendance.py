@@ -14,7 +14,6 @@ from evopolicy.kernel.ports.protocols import AgentLimits
 from evopolicy.kernel.ports.served import Served
 from evopolicy.kernel.ports.transcript import Step, Transcript, Usage
 from evopolicy.kernel.run import attendance, stream
-from evopolicy.kernel.run.endings import Ending
 from evopolicy.kernel.run.stream import read_transcript
 
 
@@ -120,8 +119,7 @@ def test_parallel_calls_are_one_turn_and_a_stream_without_turns_has_its_answers(
 ) -> None:
     transcript = Transcript(steps=(Step("agent"),) * steps)
     proxy = Served(Usage(), answers=answers)
-    end = Ending("exited", 0, transcript, proxy, None, False, False, None, Path("none"))
-    assert attendance._turns(end) == turns
+    assert attendance.told_turns(transcript, proxy) == turns
 
 
 @pytest.mark.parametrize(
