@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evopolicy.analysis import find_runs, rank_table, render_rich
+from evopolicy.analysis import find_runs, present_ranks, rank_table
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.run.sweep import sweep_folder
+from evopolicy.present.text import render_rich
 
 WIDTH = 100
 
@@ -27,7 +28,7 @@ def main() -> int:
     options = parser.parse_args()
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     try:
-        console.print(render_rich(rank_table(find_runs(sweep_folder(options.output, options.sweep)))))
+        console.print(render_rich(present_ranks(rank_table(find_runs(sweep_folder(options.output, options.sweep))))))
     except EvoPolicyError as error:
         print(f"picture_table: {error}", file=sys.stderr)
         return 1

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
         wilson,
     )
     from evopolicy.analysis.tables.config import TableConfig
-    from evopolicy.analysis.tables.paper_tables import draw_table, paper_table
+    from evopolicy.analysis.tables.paper_tables import paper_table
+    from evopolicy.analysis.tables.rank_columns import present_ranks
     from evopolicy.analysis.tables.ranks import EntryRank, RankTable, entry_ranks, rank_table
-    from evopolicy.analysis.tables.render import render_csv, render_html, render_markdown, render_rich, render_text
-    from evopolicy.analysis.tables.reproduced import RandomCell, random_row, render_random_row
+    from evopolicy.analysis.tables.reproduced import RandomCell, random_row, random_table
 
 _HOMES = {
     "CellScore": "records.scores",
@@ -90,7 +90,6 @@ _HOMES = {
     "difference_figure": "figures.differences",
     "difference_interval": "stats.intervals",
     "draw_figure": "figures.config",
-    "draw_table": "tables.paper_tables",
     "edit_counts": "programs.edits",
     "edit_size_figure": "figures.edits",
     "entry_differences": "stats.differences",
@@ -109,22 +108,18 @@ _HOMES = {
     "paired_interval": "stats.intervals",
     "paper_table": "tables.paper_tables",
     "performance_profile": "stats.statistics",
+    "present_ranks": "tables.rank_columns",
     "probability_of_improvement": "stats.statistics",
     "profile_band": "stats.resampling",
     "profile_figure": "figures.scores",
     "published_scores": "paper.published",
     "random_row": "tables.reproduced",
+    "random_table": "tables.reproduced",
     "rank_entries": "stats.rank",
     "rank_figure": "figures.scores",
     "rank_score_intervals": "stats.resampling",
     "rank_scores": "stats.rank",
     "rank_table": "tables.ranks",
-    "render_csv": "tables.render",
-    "render_html": "tables.render",
-    "render_markdown": "tables.render",
-    "render_random_row": "tables.reproduced",
-    "render_rich": "tables.render",
-    "render_text": "tables.render",
     "run_keys": "stats.differences",
     "save_figure": "figures.style",
     "size_counts": "programs.edits",
@@ -166,7 +161,6 @@ __all__ = [
     "difference_figure",
     "difference_interval",
     "draw_figure",
-    "draw_table",
     "edit_counts",
     "edit_size_figure",
     "entry_differences",
@@ -185,22 +179,18 @@ __all__ = [
     "paired_interval",
     "paper_table",
     "performance_profile",
+    "present_ranks",
     "probability_of_improvement",
     "profile_band",
     "profile_figure",
     "published_scores",
     "random_row",
+    "random_table",
     "rank_entries",
     "rank_figure",
     "rank_score_intervals",
     "rank_scores",
     "rank_table",
-    "render_csv",
-    "render_html",
-    "render_markdown",
-    "render_random_row",
-    "render_rich",
-    "render_text",
     "run_keys",
     "save_figure",
     "size_counts",

@@ -17,6 +17,7 @@ from evopolicy.cli.sweep import shares, tell_weaker
 from evopolicy.cli.text import clean, duration, plural
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.session.record import RECORD, Run, load_run
+from evopolicy.present.numbers import dollars
 
 SECONDS = Path(__file__).with_name("seconds.json")
 """CPU seconds of an Episode that lasts as long as it may, by Benchmark: `scripts/measure_seconds.py` makes it."""
@@ -95,12 +96,12 @@ def _agent_line(cell: PlannedCell, output: Path) -> str:
     limits, runs = cell.config.session.limits, _of_agent(cell, output)
     if runs:
         known = [cost for run in runs if (cost := run.state.usage.get("cost_usd")) is not None]
-        cost = f"${statistics.median(known):,.2f}" if known else "a cost that is not known"
+        cost = dollars(statistics.median(known)) if known else "a cost that is not known"
         spent = statistics.median(run.state.thinking_seconds for run in runs)
         since = f"by {plural(len(runs), 'earlier Run')} of it here"
         return f"{clean(_label(cell))}: about {duration(spent)} of thinking and {cost} a cell ({since})"
     time = "any time" if limits.wall_seconds is None else f"at most {duration(limits.wall_seconds)}"
-    cost = "any cost" if limits.cost_usd is None else f"at most ${limits.cost_usd:,.2f}"
+    cost = "any cost" if limits.cost_usd is None else f"at most {dollars(limits.cost_usd)}"
     return f"{clean(_label(cell))}: {time} of thinking and {cost} a cell (session.limits.wall_seconds and .cost_usd)"
 
 

@@ -22,6 +22,7 @@ from evopolicy.kernel.secrecy.secrets import mask_uri
 from evopolicy.kernel.session.failures import SAID, spoils
 from evopolicy.kernel.session.record import RECORD, load_run
 from evopolicy.kernel.values import digest
+from evopolicy.present.numbers import dollars
 
 _COMMAND_KEYS = ("sweep", "dry_run", "launcher")
 _T = TypeVar("_T")
@@ -160,7 +161,7 @@ def spoiled(cell: PlannedCell) -> str:
     tokens, cost = all_tokens(run.state.usage), run.state.usage.get("cost_usd")
     used = f", after {tokens:,} tokens" if tokens else ""
     why = [SAID.get(reason, reason) for reason in run.result.reasons if spoils(reason)]
-    return f"{'; '.join(why) or 'it does not count'}{used}{'' if cost is None else f' and ${cost:,.2f}'}"
+    return f"{'; '.join(why) or 'it does not count'}{used}{'' if cost is None else f' and {dollars(cost)}'}"
 
 
 def say_again(cells: Sequence[PlannedCell]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -11,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 from evopolicy.cli.board import Board
 from evopolicy.cli.sources import tell_unreadable
 from evopolicy.cli.target import write_target
-from evopolicy.cli.text import clean, duration, number, plural, show, text_width
+from evopolicy.cli.text import clean, duration, plural, show, text_width
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.run.attendance import is_unexplained
 from evopolicy.kernel.run.sweep import sweep_folder
 from evopolicy.kernel.session.failures import SAID
 from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.session.state import RunState, add_usage
+from evopolicy.present import numbers
+from evopolicy.present.numbers import dollars
 
 if TYPE_CHECKING:
-    from evopolicy.analysis import RankTable
-    from evopolicy.analysis.tables.config import Format
+    from evopolicy.present.formats import Format
+    from evopolicy.present.table import Table
 
 _LISTED = 20
 
@@ -62,28 +65,31 @@ def print_table(
     record in them cannot be read, each named on standard error.
     Raises RecordError where there is nothing to read or what there is cannot be compared.
     """
-    from evopolicy.analysis import find_runs, random_row, rank_table, render_random_row, render_rich, render_text
+    from evopolicy.analysis import find_runs, present_ranks, random_row, random_table, rank_table
 
     found = find_runs(*sources)
-    table = rank_table(found, allow=allow)
-    if target is not None or form != "terminal":
-        _write_table(table, form, target)
-        return tell_unreadable(found, "the table")
-    show(lambda: render_rich(table), lambda columns: render_text(table, columns))
-    if reproduced := render_random_row(random_row(found)):
-        print(f"\n{reproduced}", end="")
+    write_table(present_ranks(rank_table(found, allow=allow), "" if form == "terminal" else "Rank table"), form, target)
+    if target is None and form == "terminal" and (row := random_row(found)):
+        print()
+        write_table(random_table(row), form, None)
     return tell_unreadable(found, "the table")
 
 
-def _write_table(table: RankTable, form: Format, target: Path | None) -> None:
-    from evopolicy import analysis
+def write_table(table: Table, form: Format, target: Path | None) -> None:
+    """Print `table`, or write it to `target`; notes of a CSV, which has no place for them, go to standard error."""
+    from evopolicy.present import formats, text
 
-    drawn = {"csv": analysis.render_csv, "markdown": analysis.render_markdown, "html": analysis.render_html}
-    text = drawn[form](table) if form in drawn else analysis.render_text(table, text_width())
-    if target is None:
-        print(text, end="")
+    if target is None and form == "terminal":
+        show(lambda: text.render_rich(table), lambda columns: text.render_text(table, columns))
         return
-    write_target(target, text)
+    written = formats.render(table, form, text_width())
+    if form == "csv":
+        for note in table.notes:
+            print(clean(note, 2_000), file=sys.stderr)
+    if target is None:
+        print(written, end="")
+        return
+    write_target(target, written)
     print(f"Written: {target}")
 
 
@@ -140,10 +146,8 @@ def tokens_text(usage: Mapping[str, Any]) -> str:
 
 
 def cost_text(usage: Mapping[str, Any]) -> str:
-    """US dollars, to the cent from ten cents on; `≈` where it is, or has in it, an estimate."""
-    dollars = usage["cost_usd"]
-    shown = f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.2g}"
-    return f"≈ {shown}" if usage.get("cost_is_estimate") else shown
+    """US dollars; `≈` where it is, or has in it, an estimate."""
+    return ("≈ " if usage.get("cost_is_estimate") else "") + dollars(usage["cost_usd"])
 
 
 def _price_date(run: Run) -> str:
@@ -201,8 +205,9 @@ def print_run(run: Run, at: str, *, tracked: bool) -> None:
     program = "the initial Program" if selected is None else f"Submission {selected}"
     print(f"\n{clean(run.record.entry)} on {run.record.benchmark.slug}, seed {run.record.seed}")
     if measured:
-        error = "" if measured.standard_error is None else f" ± {number(measured.standard_error)}"
-        print(f"  held-out score  {number(measured.mean)}{error} over {plural(measured.episodes, 'Episode')}")
+        mean, error = numbers.mean_and_error(measured.mean, measured.standard_error)
+        spread = "" if measured.standard_error is None else f" ± {error}"
+        print(f"  held-out score  {mean}{spread} over {plural(measured.episodes, 'Episode')}")
     print(f"  selected        {program} of {len(state.submissions)}")
     for name, value in agent_lines(run):
         print(f"  {name:<15} {value}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,12 @@ from evopolicy.cli.named import WHERE, plain_name, read_named
 from evopolicy.cli.options import listed, pairs
 from evopolicy.cli.sources import KEYS as SOURCES
 from evopolicy.cli.sources import sources, tell_unreadable
-from evopolicy.cli.summary import print_table
-from evopolicy.cli.target import check_target, write_target
-from evopolicy.cli.text import clean, show, text_width
+from evopolicy.cli.summary import print_table, write_table
+from evopolicy.cli.target import check_target
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from evopolicy.analysis.tables.config import Format, TableConfig
-    from evopolicy.analysis.tables.sheet import Sheet
+    from evopolicy.present.formats import Format
 
 ENDINGS: Mapping[str, Format] = {
     ".csv": "csv",
@@ -57,13 +54,12 @@ def table(words: Sequence[str]) -> int:
 
 
 def _plain_format(options: Mapping[str, str], target: Path | None) -> Format:
-    """The format asked for, or that of the file's ending. Raises ConfigError for one a plain rank table has not."""
+    """The format asked for, or that of the file's ending. Raises ConfigError for one there is not."""
     ending = ENDINGS.get(target.suffix.lower()) if target is not None else None
     form = options.get("format", ending or "terminal")
-    known = [one for one in ENDINGS.values() if one != "latex"]
+    known = list(ENDINGS.values())
     if form not in known:
-        hint = " Add name=paper/rank for a table in LaTeX." if form == "latex" else did_you_mean(form, known)
-        raise ConfigError(f"format: '{form}' is none of {', '.join(known)}.{hint}")
+        raise ConfigError(f"format: '{form}' is unknown; choose one of {', '.join(known)}.{did_you_mean(form, known)}")
     return form
 
 
@@ -79,8 +75,7 @@ def _named_table(options: Mapping[str, str]) -> int:
     config = table_config({**read_named("table", options["name"]), **_overrides(options, target)})
     found = find_runs(*sources(options)) if {"sweep", "source"} & set(options) else None
     frames = load_frames(found) if found is not None else None
-    sheet = paper_table(config, frames, name=plain_name(options["name"]))
-    _show(sheet, config, target)
+    write_table(paper_table(config, frames, name=plain_name(options["name"])), config.format, target)
     return tell_unreadable(found, "the table")
 
 
@@ -101,22 +96,3 @@ def _value(key: str, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         return text
-
-
-def _show(sheet: Sheet, config: TableConfig, target: Path | None) -> None:
-    """Print the table, or write it to `target`; notes of a CSV, which has no place for them, go to standard error."""
-    from evopolicy.analysis.tables.draw import sheet_rich
-    from evopolicy.analysis.tables.paper_tables import draw_table
-
-    if target is None and config.format == "terminal":
-        show(lambda: sheet_rich(sheet), lambda columns: draw_table(sheet, "terminal", columns))
-        return
-    text = draw_table(sheet, config.format, text_width())
-    if config.format == "csv":
-        for note in sheet.notes:
-            print(clean(note, 2_000), file=sys.stderr)
-    if target is None:
-        print(text, end="")
-        return
-    write_target(target, text)
-    print(f"Written: {target}")

@@ -13,12 +13,17 @@ import msgspec
 from evopolicy.kernel.run.sweep import SWEEP, Cell, Sweep
 from evopolicy.kernel.session.record import Run
 from evopolicy.kernel.values import digest
+from evopolicy.present import table as results
+from evopolicy.present.html import render_html
+from evopolicy.present.markdown import render_markdown
+from evopolicy.present.numbers import fitting, rank_score
+from evopolicy.present.structured import render_json
+from evopolicy.present.table import Column, Table, count, joined, number, ranked, words
 from evopolicy.tracking.files import Upload
 from evopolicy.tracking.masking import mask
 from evopolicy.tracking.metrics import Point, heldout_metric
 from evopolicy.tracking.project import Projection, clean_tags, empty_tags
 from evopolicy.tracking.store import slug
-from evopolicy.tracking.tables import Table, uploads
 
 SETTLED = frozenset({"finished", "reused", "failed"})
 COLOURS = (
@@ -212,7 +217,7 @@ def project_sweep(comparison: Comparison) -> Projection:
         "suite": sweep.suite,
         "cells": f"{done} of {len(sweep.cells)}",
         "ranked_over": comparison.scope,
-        "mlflow.note.content": table.markdown(),
+        "mlflow.note.content": render_markdown(table),
     }
     return Projection(
         name=sweep.name,
@@ -224,8 +229,14 @@ def project_sweep(comparison: Comparison) -> Projection:
         absent=empty_tags(tags),
         present=True,
         points=_points(comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}),
-        uploads=(*uploads(table), _planned(sweep)),
+        uploads=(*_forms(table), _planned(sweep)),
     )
+
+
+def _forms(table: Table) -> tuple[Upload, ...]:
+    """The table as artifacts."""
+    forms = {"json": render_json(table), "md": render_markdown(table), "html": render_html(table)}
+    return tuple(Upload(f"{table.name}.{ending}", content=text.encode()) for ending, text in forms.items())
 
 
 def _planned(sweep: Sweep) -> Upload:
@@ -254,26 +265,29 @@ def _points(comparison: Comparison, values: Mapping[str, float | None]) -> tuple
 
 
 def _agent_note(comparison: Comparison, rank: EntryRank) -> str:
-    score = "" if rank.rank_score is None else f"Rank score **{rank.rank_score:.3f}** over {comparison.scope}. "
+    score = "" if rank.rank_score is None else f"Rank score **{rank_score(rank.rank_score)}** over {comparison.scope}. "
     return f"{score}{rank.cells_done} of {rank.cells_total} cells done."
 
 
 def rank_table(comparison: Comparison) -> Table:
     """Rank scores and held-out means of all entries, in the order of the ranks."""
-    header = ("entry", "rank score", "wins", "top 2", "failures", "cells", *comparison.benchmarks)
-    rows = []
-    for entry, rank in comparison.ranks.items():
-        ranked = rank.rank_score is not None
-        rows.append(
-            (
-                entry,
-                f"{rank.rank_score:.3f}" if ranked else None,
-                rank.wins if ranked else None,
-                rank.top2 if ranked else None,
-                rank.failures,
-                f"{rank.cells_done}/{rank.cells_total}",
-                *(rank.heldout.get(benchmark) for benchmark in comparison.benchmarks),
-            )
-        )
+    ranks = comparison.ranks
+    done = [f"{rank.cells_done}/{rank.cells_total}" for rank in ranks.values()]
+    columns: list[tuple[Column, list[results.Cell]]] = [
+        (Column("entry", "entry", text=True), [words(entry) for entry in ranks]),
+        (Column("rank_score", "rank score"), [ranked(rank.rank_score) for rank in ranks.values()]),
+        (Column("wins", "wins"), [_of_ranks(rank, rank.wins) for rank in ranks.values()]),
+        (Column("top2", "top 2"), [_of_ranks(rank, rank.top2) for rank in ranks.values()]),
+        (Column("failures", "failures"), [count(rank.failures) for rank in ranks.values()]),
+        (Column("cells", "cells"), [words(text) for text in done]),
+    ]
+    for benchmark in comparison.benchmarks:
+        means = [rank.heldout.get(benchmark) for rank in ranks.values()]
+        decimals = fitting(means)
+        columns.append((Column(benchmark, benchmark), [number(mean, decimals) for mean in means]))
     caption = f"{comparison.sweep.name}: held-out means over seeds; ranks over {comparison.scope}"
-    return Table("rank", caption, header, tuple(rows))
+    return joined("rank", caption, columns)
+
+
+def _of_ranks(rank: EntryRank, value: int) -> results.Cell:
+    return count(value if rank.rank_score is not None else None)

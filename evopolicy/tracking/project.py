@@ -24,6 +24,7 @@ from evopolicy.kernel.session.journal import JOURNAL, Event
 from evopolicy.kernel.session.record import RECORD, Run, RunRecord
 from evopolicy.kernel.session.state import ResultState, RunState, SubmissionState, fold
 from evopolicy.kernel.values import digest
+from evopolicy.present.numbers import dollars, mean_and_error
 from evopolicy.tracking.files import (
     INITIAL,
     Upload,
@@ -202,11 +203,11 @@ def _agent_tags(record: RunRecord, state: RunState, events: Sequence[Event]) -> 
 
 def _spent(state: RunState) -> str:
     """What the agent used, in one sentence."""
-    tokens, dollars = all_tokens(state.usage), state.usage.get("cost_usd")
-    if not tokens and dollars is None:
+    tokens, spent = all_tokens(state.usage), state.usage.get("cost_usd")
+    if not tokens and spent is None:
         return ""
     about = "about " if state.usage.get("cost_is_estimate") else ""
-    cost = ", at an unknown cost" if dollars is None else f", {about}${dollars:,.2f}{' (an estimate)' if about else ''}"
+    cost = ", at an unknown cost" if spent is None else f", {about}{dollars(spent)}{' (an estimate)' if about else ''}"
     guessed = "about " if state.usage.get("tokens_are_estimate") else ""
     return f"The agent used {guessed}{tokens:,} tokens{cost}."
 
@@ -216,9 +217,10 @@ def _note(result: ResultState) -> str:
     measured = result.assessment
     if measured is None:
         return ""
-    error = "" if measured.standard_error is None else f" ± {measured.standard_error:.3g}"
+    mean, error = mean_and_error(measured.mean, measured.standard_error)
+    spread = "" if measured.standard_error is None else f" ± {error}"
     program = f"Submission {result.selected_submission}" if result.selected_submission else "the initial Program"
-    return f"Held-out score **{measured.mean:.6g}**{error} over {measured.episodes} Episodes, with {program}."
+    return f"Held-out score **{mean}**{spread} over {measured.episodes} Episodes, with {program}."
 
 
 def clean_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -6,31 +6,33 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evopolicy.analysis import find_runs, load_frames
-from evopolicy.analysis.tables.config import FORMATS, table_config
-from evopolicy.analysis.tables.paper_tables import draw_table, paper_table
-from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell, mark_kinds
+from evopolicy.analysis.tables.config import table_config
+from evopolicy.analysis.tables.paper_tables import paper_table
+from evopolicy.present import render
+from evopolicy.present.formats import FORMATS
+from evopolicy.present.table import Cell, Column, Table, mark_kinds
 from evopolicy.presets import option
 
 
-def cell(kind: str, text: str = "1 [0, 2]") -> SheetCell:
-    return SheetCell(1.0, text, 0.0, 2.0, "runs", kind)
+def cell(kind: str, tail: str = "") -> Cell:
+    return Cell(1.0, "1 [0, 2]", tail=tail, low=0.0, high=2.0, over="runs", kind=kind)
 
 
 def test_a_kind_is_marked_at_its_column_where_it_is_alone_and_else_at_the_number() -> None:
-    heads = tuple(Head(name, name) for name in ("a", "b", "c", "d"))
+    columns = tuple(Column(name, name) for name in ("a", "b", "c", "d"))
     rows = (
         (cell("one"), cell("two"), cell("one"), cell("")),
-        (cell("one"), cell("two"), cell("two", "1 [0, 2] (3; 4)"), cell("")),
+        (cell("one"), cell("two"), cell("two", " (3; 4)"), cell("")),
     )
     notes = ("[low, high]: 95 % interval one.", "[low, high]: 95 % interval two.", "Of [low, high]: nothing.")
-    marked = mark_kinds(Sheet("t", "t", heads, rows, notes=notes))
-    assert [head.title for head in marked.heads] == ["a", "b †", "c", "d"]
-    assert [[one.text for one in row] for row in marked.rows] == [
+    marked = mark_kinds(Table("t", "t", columns, rows, notes=notes))
+    assert [head.title for head in marked.columns] == ["a", "b †", "c", "d"]
+    assert [[one.whole for one in row] for row in marked.rows] == [
         ["1 [0, 2]"] * 4,
         ["1 [0, 2]", "1 [0, 2]", "1 [0, 2]† (3; 4)", "1 [0, 2]"],
     ]
     assert marked.notes == (notes[0], "[low, high]†: 95 % interval two.", notes[2])
-    alone = Sheet("t", "t", heads[:1], (rows[0][:1],), notes=notes)
+    alone = Table("t", "t", columns[:1], (rows[0][:1],), notes=notes)
     assert mark_kinds(alone) == alone
 
 
@@ -51,8 +53,8 @@ def test_a_table_of_cells_with_few_and_with_enough_runs_marks_which_is_which(
     }
     assert set(told) == kinds and len(set(told.values())) == 3
     differences, improvements = ([row[place] for row in sheet.rows] for place in (2, 4))
-    assert ["†" in one.text for one in differences] == [False, True]
+    assert ["†" in one.whole for one in differences] == [False, True]
     assert told["over Episodes, of these Runs, Student's t"] == "[low, high]†"
-    assert sheet.heads[4].title == "P(higher) §" and improvements[1].kind == ""
+    assert sheet.columns[4].title == "P(higher) §" and improvements[1].kind == ""
     for form in FORMATS:
-        assert draw_table(sheet, form)
+        assert render(sheet, form)

@@ -15,13 +15,14 @@ import pytest
 
 from evopolicy.analysis.records.load import find_runs
 from evopolicy.analysis.report.gather import LIMITS, gather_run, gather_sweep, split_steps
-from evopolicy.analysis.report.markup import Html, block, cut, escape, harmless, join, line, number, tag
 from evopolicy.analysis.report.plots import draw_figures
 from evopolicy.analysis.report.run import render_run
 from evopolicy.analysis.report.shape import Figure
 from evopolicy.analysis.report.shown import read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.report.sweep import render_sweep
 from evopolicy.kernel.ports.transcript import Step, ToolCall
+from evopolicy.present.markup import Html, block, cut, escape, harmless, join, line, tag
+from evopolicy.present.numbers import typeset
 from tests.analysis.report_runs import GIF, Sent, lay, png, said
 
 HOSTILE = (
@@ -447,7 +448,7 @@ def test_text_is_escaped_in_content_and_in_attributes() -> None:
     ],
 )  # fmt: skip
 def test_what_no_report_has_is_refused(name: str, attributes: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="report"):
+    with pytest.raises(ValueError, match="page"):
         tag(name, **attributes)
 
 
@@ -480,4 +481,4 @@ def test_what_is_cut_is_counted() -> None:
     [(None, "–"), (float("nan"), "–"), (-1.5, "−1.5"), (1234567.0, "1,234,567"), (0.123456, "0.1235")],
 )
 def test_numbers_are_short(value: float | None, shown: str) -> None:
-    assert number(value) == shown
+    assert typeset(value) == shown

@@ -27,7 +27,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_tables_and_figures_by_config_are_there() -> None:
-    names = {"FigureConfig", "TableConfig", "draw_figure", "draw_table", "figure_config", "paper_table"}
+    names = {"FigureConfig", "TableConfig", "draw_figure", "figure_config", "paper_table"}
 
     assert names <= set(evopolicy.analysis.__all__)
 
@@ -42,7 +42,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_ranks_and_tables_of_runs_need_no_pandas() -> None:
-    loaded = modules_after("from evopolicy.analysis import entry_ranks, find_runs, rank_table, render_text")
+    loaded = modules_after("from evopolicy.analysis import entry_ranks, find_runs, present_ranks, rank_table")
 
     assert "pandas" not in loaded
     assert "matplotlib" not in loaded

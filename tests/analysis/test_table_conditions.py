@@ -15,29 +15,29 @@ from evopolicy.analysis.records.heldout import unlike_benchmarks
 from evopolicy.analysis.records.scores import cell_scores
 from evopolicy.analysis.tables.config import TableConfig
 from evopolicy.analysis.tables.paper_tables import paper_table
-from evopolicy.analysis.tables.sheet import Sheet
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.ports.pool import PoolConfig
 from evopolicy.kernel.run.sweep import Cell
 from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.session.record import BenchmarkIdentity
 from evopolicy.kernel.session.selection import SelectionConfig
+from evopolicy.present.table import Table
 
 Lay = Callable[..., Path]
 POOL = PoolConfig("derived", 16, 4, 2, 0)
 LAST = SelectionConfig("last", "fewer_failures")
 
 
-def table(kind: str, columns: str, tmp_path: Path, **changes: Any) -> Sheet:
+def table(kind: str, columns: str, tmp_path: Path, **changes: Any) -> Table:
     config = TableConfig(title="t", kind=kind, columns=tuple(columns.split()), **changes)  # type: ignore[arg-type]
     return paper_table(config, load_frames(find_runs(tmp_path / "outputs")))
 
 
-def overs(sheet: Sheet) -> set[str]:
+def overs(sheet: Table) -> set[str]:
     return {cell.over for row in sheet.rows for cell in row} - {""}
 
 
-def foot(sheet: Sheet) -> str:
+def foot(sheet: Table) -> str:
     return "\n".join(sheet.notes)
 
 
@@ -172,7 +172,7 @@ def test_normalized_means_are_over_the_same_benchmarks_in_every_row(lay_run: Lay
         lay_run(entry, "cartpole", heldout=[mean] * 2)
     config: dict[str, Any] = {"published": True, "zero": "rnd", "benchmarks": ("acrobot", "cartpole")}
     sheet = table("normalized", "normalized benchmarks", tmp_path, **config)
-    assert {row[2].text for row in sheet.rows} == {"1"}
+    assert {row[2].whole for row in sheet.rows} == {"1"}
     assert "Over the 1 of 2 Benchmarks that are complete for all entries." in foot(sheet)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from evopolicy.analysis.tables.config import FORMATS
 from evopolicy.cli.main import main
+from evopolicy.present.formats import FORMATS
 from evopolicy.presets import conf_folder
 
 Capture = pytest.CaptureFixture[str]
@@ -52,12 +52,18 @@ def test_own_runs_stand_among_the_published_rows(records: Any, tmp_path: Path, c
     assert capsys.readouterr().out.index("cma_es") < out.index("GPT-5.5 ‡")
 
 
+FORM_STARTS = (
+    *((".csv", "place,entry,"), (".md", "**rank table**"), (".html", "<!doctype html>")),
+    *((".tex", "% \\usepackage"), (".txt", "")),
+)
+
+
 def test_a_sweeps_rank_table_is_written_in_the_format_of_the_files_ending(
     records: Any, tmp_path: Path, capsys: Capture
 ) -> None:
     acrobot(records, tmp_path, "cma_es", -80.0)
     words = ["table", "sweep=cma_es", f"output={tmp_path}"]
-    for ending, starts in ((".csv", "place,entry,"), (".md", "| "), (".html", "<!doctype html>"), (".txt", "")):
+    for ending, starts in FORM_STARTS:
         target = tmp_path / "written" / f"table{ending}"
         assert main([*words, f"to={target}"]) == 0
         assert capsys.readouterr().out == f"Written: {target}\n"
@@ -147,8 +153,10 @@ def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
         (["name=paper/core16", "to=/dev/null/all.txt"], "to: '/dev/null/all.txt' cannot be written"),
         (["name=paper/efficiency"], "no published rows are shown; name Runs"),
         (["sweep=x", "digits=2"], "'digits' belongs to a table with a name"),
-        (["sweep=x", "format=cvs"], "format: 'cvs' is none of csv, html, markdown, terminal. Did you mean 'csv'"),
-        (["sweep=x", "to=x.tex"], "Add name=paper/rank for a table in LaTeX"),
+        (
+            ["sweep=x", "format=cvs"],
+            "format: 'cvs' is unknown; choose one of csv, latex, html, markdown, terminal. Did you mean 'csv'",
+        ),
         ([], "sweep=NAME"),
     ],
 )

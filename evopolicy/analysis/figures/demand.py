@@ -29,6 +29,7 @@ from evopolicy.analysis.stats.resampling import aggregate_interval
 from evopolicy.analysis.stats.statistics import Floats
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import rank_score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,7 +147,7 @@ def _draw(
             for place, entry in enumerate(rows):
                 if found := points.get((group, entry)):
                     draw_bar(panel, place, found[0], spans.get((group, entry)), look[entry], theme)
-                    panel.text(1.04, place, f"{found[0]:.3f}", va="center")
+                    panel.text(1.04, place, rank_score(found[0]), va="center")
             count = max(n for (g, _), (_, n) in points.items() if g == group)
             panel.set_title(f"{group}-dominant, {plural(count, 'Benchmark')}")
             entries_axis(panel, rows, theme)

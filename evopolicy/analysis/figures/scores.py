@@ -30,6 +30,7 @@ from evopolicy.analysis.stats.resampling import ProfileBand, profile_band, rank_
 from evopolicy.analysis.tables.ranks import EntryRank, RankTable, rank_table
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import rank_score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,7 @@ def rank_figure(
         for place, row in enumerate(rows):
             draw_bar(panel, place, row.rank_score or 0.0, spans.get(row.entry), look[row.entry], theme)
             _draw_dots(panel, place, [table.cells[row.entry, b].rank_score or 0.0 for b in table.ranked], theme)
-            panel.text(1.06, place, f"{row.rank_score:.3f}", va="center", ha="left")
+            panel.text(1.06, place, rank_score(row.rank_score), va="center", ha="left")
         entries_axis(panel, [row.entry for row in rows], theme)
         panel.set_xlim(-0.012, 1.13)
         panel.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 (last)", "0.25", "0.5", "0.75", "1 (first)"])

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from evopolicy.analysis.paper.protocol import protocol_differences
 from evopolicy.analysis.records.conditions import run_conditions
-from evopolicy.analysis.report.markup import Child, Html, facts, fold, join, line
 from evopolicy.analysis.report.shape import SweepPart
 from evopolicy.kernel.session.record import RunRecord
+from evopolicy.present.markup import Child, Html, facts, fold, join, line
 
 _VALUES = 4
 """Values of one condition that are shown before the others are counted."""

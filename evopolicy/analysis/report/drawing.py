@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evopolicy.analysis.report.markup import Html, join, line, number, tag
+from evopolicy.present.markup import Html, join, line, tag
+from evopolicy.present.numbers import typeset
 
 WIDTH, HEIGHT = 760, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 16, 62
@@ -62,8 +63,8 @@ def _axes(x: _Scale, y: _Scale, height: int, x_title: str, width: int = WIDTH) -
     made = []
     for value in y.ticks(4):
         made.append(_line(_LEFT, y(value), width - _RIGHT, y(value), "grid"))
-        made.append(_text(_LEFT - 8, y(value) + 4, number(value), "end"))
-    made.extend(_text(x(value), height - 24, number(value), "middle") for value in x.ticks(6))
+        made.append(_text(_LEFT - 8, y(value) + 4, typeset(value), "end"))
+    made.extend(_text(x(value), height - 24, typeset(value), "middle") for value in x.ticks(6))
     made.append(_text((_LEFT + width - _RIGHT) / 2, height - 6, x_title, "middle"))
     return made
 
@@ -89,7 +90,7 @@ def timeline(
     made.append(_best(rows, "validation", x, y, "best validated"))
     if heldout is not None:
         made.append(_line(_LEFT, y(heldout), WIDTH - _RIGHT, y(heldout), "heldout"))
-        made.append(_text(_LEFT + 5, y(heldout) - 5, f"held-out {number(heldout)}", "heldout-text"))
+        made.append(_text(_LEFT + 5, y(heldout) - 5, f"held-out {typeset(heldout)}", "heldout-text"))
     made.extend(_points(rows, x, y))
     return svg("Scores over the Run", _spoken(rows, heldout), *made)
 
@@ -99,9 +100,9 @@ def _spoken(rows: Sequence[Mapping[str, Any]], heldout: float | None) -> str:
     best = max(scored, key=lambda row: row["score"], default=None)
     words = f"{len(rows)} Submissions"
     if best is not None:
-        words += f", best training score {number(best['score'])} at Submission {best['submission']}"
+        words += f", best training score {typeset(best['score'])} at Submission {best['submission']}"
     if heldout is not None:
-        words += f", held-out {number(heldout)}"
+        words += f", held-out {typeset(heldout)}"
     return f"{words}. The table of Submissions has the numbers."
 
 
@@ -192,12 +193,12 @@ def episode_points(scores: Sequence[float], failed: Sequence[bool], mean: float,
                 width=max(x(min(mean + error, x.high)) - x(max(mean - error, x.low)), 1))
         )  # fmt: skip
     made += [_line(x(mean), 6, x(mean), base + 2, "mean"), _line(_LEFT, base + 3, WIDTH - _RIGHT, base + 3, "grid")]
-    made += [_text(x(value), base + 20, number(value), "middle") for value in x.ticks(6)]
+    made += [_text(x(value), base + 20, typeset(value), "middle") for value in x.ticks(6)]
     made.append(_text(WIDTH / 2, height - 6, "score of a held-out Episode", "middle"))
     for (at, level), lost in zip(places, failed, strict=True):
         class_ = "episode lost" if lost else "episode"
         made.append(tag("circle", cx=at, cy=round(base - 4 - level * step, 1), r=3.5, class_=class_))
-    words = f"{len(scores)} Episodes from {number(min(scores))} to {number(max(scores))}, mean {number(mean)}"
+    words = f"{len(scores)} Episodes from {typeset(min(scores))} to {typeset(max(scores))}, mean {typeset(mean)}"
     return svg("Held-out Episodes", f"{words}, Policy failures {sum(failed)}.", *made, height=height)
 
 
@@ -231,7 +232,7 @@ def curves(benchmark: str, lines: Iterable[tuple[str, int, Sequence[Mapping[str,
     y = _Scale(*_padded([*bests, *firsts]), height - 46, _TOP)
     drawn = [_best(rows, "score", x, y, f"curve c{style % STYLES}", units) for _, style, rows in found]
     name = line(benchmark, 60)
-    words = f"{len(found)} Runs, best training score {number(max(scores))}"
+    words = f"{len(found)} Runs, best training score {typeset(max(scores))}"
     made = [*_axes(x, y, height, "Episode units used", width), *drawn]
     return tag(
         "figure", tag("figcaption", name),

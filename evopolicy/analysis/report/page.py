@@ -6,8 +6,8 @@ import base64
 import hashlib
 from collections.abc import Sequence
 
-from evopolicy.analysis.report.markup import Child, Html, join, line, tag
 from evopolicy.analysis.report.style import STYLE
+from evopolicy.present.markup import Child, Html, join, line, tag
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = f"default-src 'none'; img-src data:; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"

@@ -9,27 +9,15 @@ from typing import Any
 from evopolicy.analysis.records.scores import wall_seconds
 from evopolicy.analysis.report import drawing
 from evopolicy.analysis.report.gather import LIMITS
-from evopolicy.analysis.report.markup import (
-    Child,
-    Html,
-    block,
-    duration,
-    facts,
-    fold,
-    join,
-    line,
-    number,
-    plural,
-    table,
-    tag,
-    with_error,
-)
 from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.shape import Limits, RunPart
 from evopolicy.analysis.report.submission import changed_lines, marks, submission
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
 from evopolicy.kernel.session.record import RunRecord
 from evopolicy.kernel.session.selection import Measurement
+from evopolicy.kernel.shown import plural
+from evopolicy.present.markup import Child, Html, block, facts, fold, join, line, table, tag
+from evopolicy.present.numbers import dollars, duration, mean_and_error, minus, typeset
 
 _STATUS = {"done": "good", "invalid": "bad", "failed": "bad"}
 _CONFIG_CHARACTERS = 40_000
@@ -83,7 +71,7 @@ def _listed(part: RunPart, row: Mapping[str, Any]) -> Html:
     best = " ★" if row.get("new_best") or row.get("new_best_training") else ""
     chosen = " ✓" if _is_selected(part, row) else ""
     number_ = row["submission"]
-    return entry(f"submission-{number_}", f"{number_}{best}{chosen}", number(row["score"]))
+    return entry(f"submission-{number_}", f"{number_}{best}{chosen}", typeset(row["score"]))
 
 
 # --- what it is --------------------------------------------------------------------------------------------------
@@ -108,11 +96,11 @@ def header(part: RunPart, title: str) -> Html:
     tiles: list[tuple[str, Child, str]] = [
         (
             "held-out mean",
-            with_error(measured.mean, measured.standard_error)[0] if measured else "–",
+            minus(mean_and_error(measured.mean, measured.standard_error)[0]) if measured else "–",
             f"{_over(measured)}, {measured.failed} failed" if measured else "not measured yet",
         ),
-        ("Validation of the selected", number(chosen.mean if chosen else None), _chosen(part)),
-        ("best training score", number(best), f"of {plural(len(state.published), 'published Submission')}"),
+        ("Validation of the selected", typeset(chosen.mean if chosen else None), _chosen(part)),
+        ("best training score", typeset(best), f"of {plural(len(state.published), 'published Submission')}"),
         ("Episode units", f"{units:,}", f"of {record.budget.episodes:,}; {len(state.submissions)} of "
          f"{record.budget.submissions} Submissions"),
         ("time", duration(wall_seconds(part.run)), "thinking, evaluating and measuring"),
@@ -221,7 +209,7 @@ def overview(part: RunPart, anchor: str = "", limit: int = 400) -> Html | None:
             marked.append(place)
         link = tag("a", number_, aria_label=f"Submission {number_}", href=f"#{anchor}{number_}") if linked else number_
         what = tag("span", *_spaced(marks(row, _is_selected(part, row))))
-        scores = number(row["score"]), number(row.get("validation"))
+        scores = typeset(row["score"]), typeset(row.get("validation"))
         took = duration(row["wall_seconds"])
         rows.append([link, *scores, what, lines, row["episodes"], row["units_used"], took])
     header = ["Submission", "training", "Validation", "what it was", "lines", "units", "units in all", "evaluated in"]
@@ -256,10 +244,10 @@ def selection(part: RunPart) -> Html:
         if one["selected"]:
             marked.append(place)
         measured = one["validation_mean"]
-        means = with_error(measured, one["validation_se"]) if measured is not None else ("–", "–")
+        means = map(minus, mean_and_error(measured, one["validation_se"])) if measured is not None else ("–", "–")
         failed = "–" if one["validation_failed"] is None else str(one["validation_failed"])
         rows.append([
-            f"{one['submission']}", tag("code", one["program"][:12]), number(one["training_score"]), *means, failed,
+            f"{one['submission']}", tag("code", one["program"][:12]), typeset(one["training_score"]), *means, failed,
             "–" if one["named"] is None else str(one["named"] + 1),
             tag("span", "selected", class_="mark chosen") if one["selected"] else "",
         ])  # fmt: skip
@@ -276,14 +264,14 @@ def heldout(part: RunPart) -> list[Html | None]:
     measured = part.run.result.assessment
     if measured is None:
         return [tag("p", "The selected Program has not been measured on held-out Episodes.")]
-    mean = with_error(measured.mean, measured.standard_error)[0]
+    mean = minus(mean_and_error(measured.mean, measured.standard_error)[0])
     words = f"Mean {mean}, {_over(measured)} the agent never saw; in {measured.failed} the Policy failed."
     if not part.heldout:
         return [tag("p", words), tag("p", "The single Episodes are not there any more.", class_="cut")]
     scores = [one.score for one in part.heldout]
     lost = [one.outcome.failure is not None for one in part.heldout]
     rows: list[list[Child]] = [
-        [str(one.outcome.index), number(one.score), one.outcome.length,
+        [str(one.outcome.index), typeset(one.score), one.outcome.length,
          one.outcome.ending + (f": {one.outcome.failure.kind}" if one.outcome.failure else "")]
         for one in part.heldout[:500]
     ]  # fmt: skip
@@ -301,7 +289,7 @@ def _over(measured: Measurement) -> str:
     episodes = plural(measured.episodes, "Episode")
     if measured.standard_error is None:
         return f"over {episodes}"
-    return f"standard error {with_error(measured.mean, measured.standard_error)[1]} over {episodes}"
+    return f"standard error {mean_and_error(measured.mean, measured.standard_error)[1]} over {episodes}"
 
 
 def usage(part: RunPart) -> Html:
@@ -320,7 +308,7 @@ def usage(part: RunPart) -> Html:
         if isinstance(counted.get(key), int | float)
     ]  # fmt: skip
     if isinstance(cost, int | float):
-        pairs.append(("cost", f"${cost:,.2f}" + (" (estimate)" if counted.get("cost_is_estimate") else "")))
+        pairs.append(("cost", dollars(cost) + (" (estimate)" if counted.get("cost_is_estimate") else "")))
     elif any(name != "requests" for name, _ in pairs):
         pairs.append(("cost", "unknown"))
     if state.unexplained_tokens:

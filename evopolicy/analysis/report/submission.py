@@ -6,22 +6,12 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evopolicy.analysis.report.markup import (
-    Html,
-    block,
-    facts,
-    fold,
-    join,
-    line,
-    number,
-    plural,
-    size,
-    table,
-    tag,
-)
 from evopolicy.analysis.report.shape import Limits, SubmissionPart
 from evopolicy.analysis.report.shown import Attached, Changes, FeedbackFiles
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
+from evopolicy.kernel.shown import plural
+from evopolicy.present.markup import Html, block, facts, fold, join, line, table, tag
+from evopolicy.present.numbers import size, typeset
 
 _OPEN_LINES = 60
 """A longer diff is closed at first."""
@@ -46,7 +36,7 @@ def submission(part: SubmissionPart, anchor: str, selected: bool, limits: Limits
         "h3",
         name,
         *marks(part.row, selected),
-        tag("span", number(part.row["score"]), tag("small", " in training"), class_="score"),
+        tag("span", typeset(part.row["score"]), tag("small", " in training"), class_="score"),
     )
     return tag(
         "section", head, _facts(part.row), tag("div", changed, told, class_="beside" if told else "beside one"),
@@ -75,7 +65,7 @@ def marks(row: Mapping[str, Any], selected: bool) -> list[Html]:
 def _facts(row: Mapping[str, Any]) -> Html:
     pairs: list[tuple[str, Html | str]] = [
         ("Episodes", f"{line(row['selector'], 80)} ({plural(row['episodes'], 'unit')}, {row['units_used']:,} in all)"),
-        ("Validation", number(row.get("validation"))),
+        ("Validation", typeset(row.get("validation"))),
         ("Program", tag("code", row["program"][:12])),
     ]
     if row.get("change"):
@@ -181,7 +171,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value)
+        return typeset(value)
     return line(value if isinstance(value, str) else as_json(value), 200)
 
 

@@ -11,34 +11,22 @@ from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.report import drawing
 from evopolicy.analysis.report.conditions import conditions
 from evopolicy.analysis.report.gather import IN_SWEEP
-from evopolicy.analysis.report.markup import (
-    Child,
-    Html,
-    duration,
-    fold,
-    join,
-    line,
-    minus,
-    number,
-    plural,
-    table,
-    tag,
-    with_error,
-)
 from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
-from evopolicy.analysis.stats.ties import is_above
 from evopolicy.analysis.tables.footnotes import EPISODE_MARK
-from evopolicy.analysis.tables.layout import digits, write
+from evopolicy.analysis.tables.rank_columns import heldout_cells
 from evopolicy.analysis.tables.ranks import EntryRank
-from evopolicy.analysis.tables.sheet import ESTIMATE_MARK, estimate_notes, is_estimate
+from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.kernel.ports.transcript import TOKENS
+from evopolicy.kernel.shown import plural
+from evopolicy.present.markup import Child, Html, fold, join, line, table, tag
+from evopolicy.present.numbers import NONE, dollars, duration, mean_and_error, minus, plain, rank_score, typeset
+from evopolicy.present.table import ESTIMATE_MARK, Cell
 
 _ERRORS = ("± ", f"{EPISODE_MARK} ")
 """How the notes on standard errors begin, which belong below the held-out scores."""
-_Cells = Mapping[tuple[str, str], Sequence[CellScore]]
 
 
 class _Places:
@@ -127,7 +115,7 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
     for name in part.table.categories:
         header.append(f"rank score, {line(name, 40)}")
         for row, cells in zip(part.table.entries, rows, strict=True):
-            cells.append(_three(part.table.category_scores.get((row.entry, name))))
+            cells.append(rank_score(part.table.category_scores.get((row.entry, name))))
     said = [note for note in part.table.notes if not note.startswith(_ERRORS)]
     said += estimate_notes((usage for row in part.table.entries for usage in used.get(row.entry, [])), _USED)
     notes = [tag("li", line(note, 600)) for note in said]
@@ -143,20 +131,16 @@ def _rank_row(row: EntryRank, places: _Places, used: Sequence[Mapping[str, Any]]
     about = ESTIMATE_MARK if any(is_estimate(usage, key) for usage in used for key in TOKENS) else ""
     guessed = ESTIMATE_MARK if any(is_estimate(usage, "cost_usd") for usage in used) else ""
     unknown = "unknown" if tokens else "–"
-    dollars = unknown if cost is None else f"{guessed}${cost:,.2f}"
-    score = join(tag("a", _three(row.rank_score), href=f"#{places.group(row.entry)}"), drawing.bar(row.rank_score))
+    spent = unknown if cost is None else guessed + dollars(cost)
+    score = join(tag("a", rank_score(row.rank_score), href=f"#{places.group(row.entry)}"), drawing.bar(row.rank_score))
     return [
         tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
         "–" if row.place is None else str(row.place),
         score if row.rank_score is not None else "–",
         row.wins, row.top2, f"{row.cells_done} of {row.cells_total}", row.failures,
-        f"{row.policy_failures} of {row.episodes}", f"{about}{number(tokens)}" if tokens else "–",
-        dollars, duration(row.wall_seconds),
+        f"{row.policy_failures} of {row.episodes}", f"{about}{typeset(tokens)}" if tokens else "–",
+        spent, duration(row.wall_seconds),
     ]  # fmt: skip
-
-
-def _three(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 # --- held-out scores ---------------------------------------------------------------------------------------------
@@ -167,9 +151,9 @@ def _scores(part: SweepPart, places: _Places) -> Html:
     by_place: dict[tuple[str, str], list[CellScore]] = {}
     for cell in part.cells:
         by_place.setdefault((cell.entry, cell.benchmark), []).append(cell)
-    best = {name: _best(name, by_place, places) for name in places.benchmarks}
+    known = heldout_cells(part.table) if part.table else {}
     rows = [
-        [line(benchmark, 60), *[_score(by_place.get((name, benchmark), []), part, places, name in best[benchmark])
+        [line(benchmark, 60), *[_score(by_place.get((name, benchmark), []), known.get((name, benchmark)), places)
                                 for name in places.entries]]
         for benchmark in places.benchmarks
     ]  # fmt: skip
@@ -179,39 +163,19 @@ def _scores(part: SweepPart, places: _Places) -> Html:
     return join(made, tag("p", line(" ".join(["The best on a Benchmark is bold.", *said]), 600), class_="soft"))
 
 
-def _best(benchmark: str, cells: _Cells, places: _Places) -> set[str]:
-    means = {name: _mean(cells.get((name, benchmark), [])) for name in places.entries}
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    if not known or not is_above(max(known.values()), min(known.values())):
-        return set()
-    return {name for name, mean in known.items() if not is_above(max(known.values()), mean)}
-
-
-def _mean(cells: Sequence[CellScore]) -> float | None:
-    scores = [cell.mean for cell in cells if cell.mean is not None]
-    return math.fsum(scores) / len(scores) if scores else None
-
-
-def _score(cells: Sequence[CellScore], part: SweepPart, places: _Places, best: bool) -> Child:
+def _score(cells: Sequence[CellScore], known: Cell | None, places: _Places) -> Child:
+    """What the rank table has of them, or where there is none their mean; and each Run's own."""
     if not cells:
         return "–"
-    mean = _mean(cells)
-    known = part.table.cells if part.table else {}
-    cell = known.get((cells[0].entry, cells[0].benchmark))
-    text = number(mean)
-    if cell is not None and mean is not None:
-        decimals = digits([one for (_, benchmark), one in known.items() if benchmark == cells[0].benchmark])
-        text = minus(write(mean, cell, decimals))
-        if cell.standard_error is not None:
-            text += f" ± {write(cell.standard_error, cell, decimals)}"
-            mixed = any(one.error_over == "seeds" for one in known.values())
-            text += EPISODE_MARK if mixed and cell.error_over == "episodes" else ""
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    cell = known or Cell(text=plain(math.fsum(means) / len(means)) if means else NONE)
+    text = minus(cell.whole)
     links = [join(_seed(cell, places), " ") for cell in sorted(cells, key=lambda one: one.seed)]
-    return join(tag("strong", text) if best else text, tag("small", *links))
+    return join(tag("strong", text) if cell.best else text, tag("small", *links))
 
 
 def _seed(cell: CellScore, places: _Places) -> Html:
-    anchor, words = places.of(cell), number(cell.mean) if cell.mean is not None else cell.status
+    anchor, words = places.of(cell), typeset(cell.mean) if cell.mean is not None else cell.status
     if anchor is None:
         return join(words)
     return tag("a", words, href=f"#{anchor}", aria_label=f"{line(cell.name, 120)}: {words}")
@@ -284,7 +248,11 @@ def _run(part: RunPart, places: _Places, limits: Limits) -> Html:
     head = join(
         tag("h4", f"{record.benchmark.slug}, seed {record.seed} "),
         validity(part),
-        tag("span", with_error(measured.mean, measured.standard_error)[0] if measured else "–", class_="score"),
+        tag(
+            "span",
+            minus(mean_and_error(measured.mean, measured.standard_error)[0]) if measured else "–",
+            class_="score",
+        ),
     )
     body = tag(
         "div",

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evopolicy.analysis.report.markup import Html, block, cut, duration, fold, join, line, plural, tag
 from evopolicy.analysis.report.shape import Limits
 from evopolicy.kernel.ports.transcript import Step, ToolCall
+from evopolicy.kernel.shown import plural
+from evopolicy.present.markup import Html, block, cut, fold, join, line, tag
+from evopolicy.present.numbers import duration
 
 _SOURCES = {"agent": "agent", "user": "task", "tool": "tool", "system": "system"}
 

@@ -14,14 +14,13 @@ from evopolicy.analysis.stats.components import OVER, Over
 from evopolicy.analysis.stats.rank import MISSING, Missing
 from evopolicy.analysis.stats.statistics import STATISTICS, Statistic
 from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.present.formats import FORMATS, Format
 
 Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"]
 Rows = Literal["entries", "benchmarks", "cells"]
-Format = Literal["terminal", "csv", "latex", "html", "markdown"]
 One = Literal["best", "published"]
 By = Literal["all", "demand", "category"]
 Interval = Literal["none", "runs_and_episodes", "runs", "episodes"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "rank": {

@@ -12,16 +12,17 @@ from evopolicy.analysis.stats.differences import EntryDifference, entry_differen
 from evopolicy.analysis.stats.intervals import Interval, interval_notes
 from evopolicy.analysis.stats.resampling import improvement_interval
 from evopolicy.analysis.tables.scores import Tables, episode_tables
-from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell, fitting, number, words
 from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import fitting
+from evopolicy.present.table import Cell, Column, Table, number, words
 
 _DIGITS = 3
 _TITLES = {"p": "p", "p_holm": "p (Holm)", "improvement": "P(higher)"}
 
 
-def difference_sheet(material: Material, name: str) -> Sheet:
+def difference_table(material: Material, name: str) -> Table:
     """Every entry of a person's Runs less the entry `against`.
 
     Raises ConfigError for an entry there is not, RecordError where there is nothing to compare.
@@ -46,7 +47,7 @@ def difference_sheet(material: Material, name: str) -> Sheet:
             "difference: no two entries that are compared have a Benchmark in common; choose another against="
         )
     drawn = _by_cell(material, found) if config.rows == "cells" else _by_entry(material, found, tables)
-    heads, rows, spans = drawn
+    columns, rows, spans = drawn
     notes = [
         f"Each entry less {name_partners(against)}: paired by held-out Episode.",
         *_paired_note(found),
@@ -55,10 +56,10 @@ def difference_sheet(material: Material, name: str) -> Sheet:
         *material.notes,
         *interval_notes(spans, config.level),
     ]
-    stub = len(heads) - len(config.columns)
-    heads.append(Head("against", "against", text=True, drawn=False))
+    stub = len(columns) - len(config.columns)
+    columns.append(Column("against", "against", text=True, drawn=False))
     rows = [(*row, words(against[str(row[0].value)])) for row in rows]
-    return Sheet(name, config.title, tuple(heads), tuple(rows), stub, tuple(notes))
+    return Table(name, config.title, tuple(columns), tuple(rows), stub, tuple(notes))
 
 
 def _paired_note(found: Sequence[EntryDifference]) -> list[str]:
@@ -69,13 +70,13 @@ def _paired_note(found: Sequence[EntryDifference]) -> list[str]:
     return [f"Both are read from the same Runs{which}, which are paired and count once."]
 
 
-_Drawn = tuple[list[Head], list[tuple[SheetCell, ...]], list[Interval]]
+_Drawn = tuple[list[Column], list[tuple[Cell, ...]], list[Interval]]
 
 
 def _by_cell(material: Material, found: Sequence[EntryDifference]) -> _Drawn:
     config = material.config
-    heads = [Head("entry", "entry", text=True), Head("benchmark", "Benchmark", text=True)]
-    heads += [Head(key, _TITLES.get(key, key)) for key in config.columns]
+    columns = [Column("entry", "entry", text=True), Column("benchmark", "Benchmark", text=True)]
+    columns += [Column(key, _TITLES.get(key, key)) for key in config.columns]
     ordered = [one for slug in material.benchmarks for one in found if one.benchmark == slug]
     rows = []
     for one in ordered:
@@ -86,29 +87,29 @@ def _by_cell(material: Material, found: Sequence[EntryDifference]) -> _Drawn:
             "improvement": number(one.improvement.estimate, _DIGITS, one.improvement),
             "runs": words(f"{one.runs}, paired" if one.paired else f"{one.runs} / {one.others}"),
         }
-        slug = SheetCell(one.benchmark, material.titles[one.benchmark])
+        slug = Cell(one.benchmark, material.titles[one.benchmark])
         rows.append((words(one.entry), slug, *(cells[key] for key in config.columns)))
     spans = [one.difference.interval for one in found] if "difference" in config.columns else []
     spans += [one.improvement for one in found] if "improvement" in config.columns else []
-    return heads, rows, spans
+    return columns, rows, spans
 
 
-def _difference(one: EntryDifference, digits: int | None) -> SheetCell:
+def _difference(one: EntryDifference, digits: int | None) -> Cell:
     span = one.difference.interval
     half = 0.0 if span.over is None else (span.high - span.low) / 2
     return number(one.estimate, fitting([one.estimate], half) if digits is None else digits, span)
 
 
-def _p(value: float) -> SheetCell:
+def _p(value: float) -> Cell:
     """A p-value; below what three decimals tell, so that none is shown as 0."""
     if math.isnan(value):
-        return SheetCell()
-    return SheetCell(value, "<0.001") if value < 0.0005 else number(value, _DIGITS)
+        return Cell()
+    return Cell(value, "<0.001") if value < 0.0005 else number(value, _DIGITS)
 
 
 def _by_entry(material: Material, found: Sequence[EntryDifference], tables: Tables) -> _Drawn:
     config = material.config
-    heads = [Head("entry", "entry", text=True), *(Head(key, _TITLES.get(key, key)) for key in config.columns)]
+    columns = [Column("entry", "entry", text=True), *(Column(key, _TITLES.get(key, key)) for key in config.columns)]
     rows, spans = [], []
     rng = np.random.default_rng(config.seed)
     for entry in dict.fromkeys(one.entry for one in found):
@@ -118,12 +119,12 @@ def _by_entry(material: Material, found: Sequence[EntryDifference], tables: Tabl
         decided = [one.decided(config.level) for one in own]
         cells = {
             "improvement": number(span.estimate, _DIGITS, span),
-            "benchmarks": SheetCell(len(own), str(len(own))),
-            "better": SheetCell(decided.count(1), str(decided.count(1))),
-            "worse": SheetCell(decided.count(-1), str(decided.count(-1))),
+            "benchmarks": Cell(len(own), str(len(own))),
+            "better": Cell(decided.count(1), str(decided.count(1))),
+            "worse": Cell(decided.count(-1), str(decided.count(-1))),
         }
         rows.append((words(entry), *(cells[key] for key in config.columns)))
-    return heads, rows, spans if "improvement" in config.columns else []
+    return columns, rows, spans if "improvement" in config.columns else []
 
 
 def _overall(own: Sequence[EntryDifference], tables: Tables, material: Material, rng: np.random.Generator) -> Interval:

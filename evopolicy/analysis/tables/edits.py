@@ -12,10 +12,11 @@ from evopolicy.analysis.paper.facts import DEMANDS, EDITS
 from evopolicy.analysis.programs.edits import edit_frame
 from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.statistics import wilson
+from evopolicy.analysis.tables.marks import mark_columns
 from evopolicy.analysis.tables.rows import Row, integer, is_in, lay_out, noted, row_names
-from evopolicy.analysis.tables.sheet import Sheet, SheetCell, mark_columns, percent
 from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.shown import plural
+from evopolicy.present.table import Cell, Table, percent
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class _Count:
     hits: int
 
 
-def edits_sheet(material: Material, name: str) -> Sheet:
+def edits_table(material: Material, name: str) -> Table:
     """How many edits of each kind, and how often one raised the best Validation mean so far."""
     data_edits = material.config.data_edits
     submissions = rows_of(material.valid(edit_frame(material.table(), data_edits=data_edits))) if material.own else []
     runs = rows_of(material.valid(material.table().runs)) if material.own else []
 
-    def cell(row: Row, group: str, column: str) -> SheetCell:
+    def cell(row: Row, group: str, column: str) -> Cell:
         if material.is_published(row[0]):
             return _published_edits(material, row[0], group, column)
         if column == "runs":
@@ -48,8 +49,8 @@ def edits_sheet(material: Material, name: str) -> Sheet:
             return _share(what, [one for one in chosen if one["kind"] == kind])
         return _rate(material, count) if what == "hits" else integer(count.total)
 
-    sheet = lay_out(material, name, cell)
-    notes = list(sheet.notes)
+    table = lay_out(material, name, cell)
+    notes = list(table.notes)
     unknown = sum(one["edit"] and one["new_best"] is None for one in submissions)
     if unknown:
         notes.append(f"Hits are of the edits whose Validation mean is known; {unknown} are not.")
@@ -67,8 +68,8 @@ def edits_sheet(material: Material, name: str) -> Sheet:
     if material.config.over:
         level = f"{100 * material.config.level:g} %"
         notes.append(f"[low, high]: {level} interval of a rate by Wilson, as if edits were independent of each other.")
-    marked = [head.key for head in sheet.heads if "_hits" in head.key]
-    return mark_columns(noted(sheet, notes), marked)
+    marked = [head.key for head in table.columns if "_hits" in head.key]
+    return mark_columns(noted(table, notes), marked)
 
 
 def _unknown_kinds(submissions: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
@@ -100,32 +101,32 @@ def _count(rows: Sequence[Mapping[str, Any]]) -> _Count:
     return _Count(len(rows), len(known), sum(row["new_best"] for row in known))
 
 
-def _share(what: str, rows: Sequence[Mapping[str, Any]]) -> SheetCell:
+def _share(what: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
     """Of edits whose new best is known the mean `chance`; of hits the share that is `durable`."""
     if what == "chance":
         values = [row["chance"] for row in rows if row["new_best"] is not None]
     else:
         values = [float(row["durable"]) for row in rows if row["new_best"] and row["durable"] is not None]
-    return percent(math.fsum(values) / len(values), None, 0) if values else SheetCell()
+    return percent(math.fsum(values) / len(values), None, 0) if values else Cell()
 
 
-def _rate(material: Material, count: _Count) -> SheetCell:
+def _rate(material: Material, count: _Count) -> Cell:
     if not count.known:
-        return SheetCell()
+        return Cell()
     bounds = wilson(count.hits, count.known, material.config.level) if material.config.over else None
     return percent(count.hits / count.known, bounds, material.config.digits or 0)
 
 
-def _published_edits(material: Material, entry: str, group: str, column: str) -> SheetCell:
+def _published_edits(material: Material, entry: str, group: str, column: str) -> Cell:
     facts = EDITS.get(material.names[entry])
     demands = DEMANDS if group == "" else tuple(d for d in DEMANDS if d == group)
     if facts is None or not demands:
-        return SheetCell()
+        return Cell()
     if column == "runs":
         return integer(sum(published_facts.BENCHMARKS[demand] for demand in demands))
     kind, _, what = column.partition("_")
     if what not in ("edits", "hits"):
-        return SheetCell()
+        return Cell()
     found = [facts[kind, demand] for demand in demands]
     total = sum(one.edits for one in found)
     count = _Count(total, total, sum(one.hits for one in found))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evopolicy.analysis.paper.published import CORE16, ENTRIES, RANDOM, SOURCE, gymnasium_id
-from evopolicy.analysis.tables.layout import align
 from evopolicy.kernel.session.record import Run, RunRecord
-from evopolicy.kernel.shown import clean
+from evopolicy.present.numbers import rounded
+from evopolicy.present.table import Cell, Column, Table, number, words
 
 DECIMALS = 6
 """Of the published row."""
@@ -61,30 +61,28 @@ def _is_the_papers(record: RunRecord) -> bool:
     return conditions == ("paper", "hash", "case_plus_one", _EPISODES, "random")
 
 
-def render_random_row(cells: Sequence[RandomCell]) -> str:
-    """Plain text, every published digit, ending in a newline; '' without cells."""
-    if not cells:
-        return ""
-    columns = [
-        ["Benchmark", *(clean(cell.benchmark) for cell in cells)],
-        ["published", *align([_number(cell.published) for cell in cells])],
-        ["measured", *align([_number(cell.measured) for cell in cells])],
-        ["± (1 s.e.)", *align(["" if (e := cell.standard_error) is None else f"{e:.2f}" for cell in cells])],
-        ["difference", *("equal" if cell.equal else f"{cell.difference:+.{DECIMALS}f}" for cell in cells)],
+def random_table(cells: Sequence[RandomCell]) -> Table:
+    """Published and measured side by side, every published digit."""
+    rows = [
+        (
+            words(cell.benchmark),
+            Cell(cell.published, rounded(cell.published, DECIMALS)),
+            Cell(cell.measured, rounded(cell.measured, DECIMALS)),
+            number(cell.standard_error, 2),
+            Cell(cell.difference, "equal" if cell.equal else f"{cell.difference:+.{DECIMALS}f}"),
+        )
+        for cell in cells
     ]
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for name, *numbers in zip(*columns, strict=True):
-        right = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *right]).rstrip())
-    lines.insert(1, "  ".join("─" * width for width in widths))
+    columns = (
+        Column("benchmark", "Benchmark", text=True),
+        Column("published", "published"),
+        Column("measured", "measured"),
+        Column("standard_error", "± (1 s.e.)"),
+        Column("difference", "difference"),
+    )
     equal = sum(cell.equal for cell in cells)
     note = (
-        f"{RANDOM}, published ({SOURCE}) and measured on the same cases and seeds: {equal} of {len(cells)}\n"
-        "equal to the last published digit. What cannot be, and why, is in the README of the Benchmark's distribution."
+        f"{RANDOM}, published ({SOURCE}) and measured on the same cases and seeds: {equal} of {len(cells)} equal to the"
+        " last published digit. What cannot be, and why, is in the README of the Benchmark's distribution."
     )
-    return "\n".join([*lines, "", note]) + "\n"
-
-
-def _number(value: float) -> str:
-    return f"{value + 0.0:.{DECIMALS}f}"
+    return Table("random", "", columns, tuple(rows), notes=(note,))

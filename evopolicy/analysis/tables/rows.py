@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evopolicy.analysis.paper.published import DEMANDS
-from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell
 from evopolicy.analysis.tables.source import Material
+from evopolicy.present.table import Cell, Column, Table
 
 Row = tuple[str, str | None]
 """Entry, and its Benchmark where a row is a cell."""
@@ -36,36 +36,36 @@ def is_in(material: Material, one: Mapping[str, Any], row: Row, group: str) -> b
     return one["entry"] == entry and benchmark in (None, one["benchmark"]) and material.group(one["benchmark"]) == group
 
 
-def lay_out(material: Material, name: str, cell: Callable[[Row, str, str], SheetCell]) -> Sheet:
+def lay_out(material: Material, name: str, cell: Callable[[Row, str, str], Cell]) -> Table:
     """A row an entry or a cell, and every column once a group."""
     config = material.config
-    heads = [Head("entry", "entry", text=True)]
+    columns = [Column("entry", "entry", text=True)]
     if config.rows == "cells":
-        heads.insert(0, Head("benchmark", "Benchmark", text=True))
+        columns.insert(0, Column("benchmark", "Benchmark", text=True))
     places = [(group, column) for group in material.groups() for column in config.columns]
-    stub = len(heads)
-    heads += [
-        Head(f"{column} {group}".strip(), TITLES.get(column, column), group=_group_title(material, group))
+    stub = len(columns)
+    columns += [
+        Column(f"{column} {group}".strip(), TITLES.get(column, column), group=_group_title(material, group))
         for group, column in places
     ]
-    heads.append(Head("source", "source", text=True, drawn=False))
+    columns.append(Column("source", "source", text=True, drawn=False))
     rows = []
     for entry, benchmark in row_names(material):
         first = [material.named(entry)]
         if benchmark is not None:
-            first.insert(0, SheetCell(benchmark, material.titles[benchmark]))
+            first.insert(0, Cell(benchmark, material.titles[benchmark]))
         cells = [cell((entry, benchmark), group, column) for group, column in places]
         rows.append((*first, *cells, material.origin(entry)))
-    return Sheet(name, config.title, tuple(heads), tuple(rows), stub, material.notes)
+    return Table(name, config.title, tuple(columns), tuple(rows), stub, material.notes)
 
 
 def _group_title(material: Material, group: str) -> str:
     return f"{group} tasks" if material.config.by == "demand" and group in DEMANDS else group
 
 
-def integer(value: int) -> SheetCell:
-    return SheetCell(value, str(value))
+def integer(value: int) -> Cell:
+    return Cell(value, str(value))
 
 
-def noted(sheet: Sheet, notes: Sequence[str]) -> Sheet:
-    return Sheet(sheet.name, sheet.title, sheet.heads, sheet.rows, sheet.stub, tuple(dict.fromkeys(notes)))
+def noted(table: Table, notes: Sequence[str]) -> Table:
+    return Table(table.name, table.title, table.columns, table.rows, table.stub, tuple(dict.fromkeys(notes)))

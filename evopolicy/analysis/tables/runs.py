@@ -18,19 +18,13 @@ from evopolicy.analysis.records.trajectory import curve_areas, curve_points, cur
 from evopolicy.analysis.records.validity import score_gaps, selection_validity
 from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, aggregate_mean_interval, interval_notes
 from evopolicy.analysis.stats.ties import is_above
+from evopolicy.analysis.tables.marks import mark_columns
 from evopolicy.analysis.tables.rows import Row, is_in, lay_out, noted, row_names
-from evopolicy.analysis.tables.sheet import (
-    ESTIMATE_MARK,
-    Sheet,
-    SheetCell,
-    estimate_notes,
-    fitting,
-    is_estimate,
-    mark_columns,
-    number,
-)
+from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import fitting
+from evopolicy.present.table import ESTIMATE_MARK, Cell, Table, number
 
 _TOO_FEW = f"No interval where a cell has fewer than {MIN_RUNS} Runs."
 
@@ -41,15 +35,15 @@ _Values = list[dict[str, Any]]
 """A row a Run: entry, benchmark and a number for each column, None where there is none."""
 
 
-def code_sheet(material: Material, name: str) -> Sheet:
+def code_table(material: Material, name: str) -> Table:
     """Measures of the selected source bundles: means over Benchmarks of the means over Runs."""
     values = _code_values(material) if material.own else []
-    sheet = _means(material, name, values, _published_code)
-    notes = [*sheet.notes, published_facts.CODE_NOTE] if material.published else list(sheet.notes)
+    table = _means(material, name, values, _published_code)
+    notes = [*table.notes, published_facts.CODE_NOTE] if material.published else list(table.notes)
     runs = len(material.valid(material.table().runs)) if material.own else 0
     if gone := runs - len(values):
         notes.append(f"Left out, since their selected Program's source is not there: {gone} of {plural(runs, 'Run')}.")
-    return noted(sheet, ["Of the source bundle of the Program that was selected.", *notes])
+    return noted(table, ["Of the source bundle of the Program that was selected.", *notes])
 
 
 def _code_values(material: Material) -> _Values:
@@ -78,15 +72,15 @@ def _published_code(material: Material, entry: str, group: str, column: str) -> 
     return values[0] if len(values) == 1 else total / sum(counts)
 
 
-def efficiency_sheet(material: Material, name: str) -> Sheet:
+def efficiency_table(material: Material, name: str) -> Table:
     """What a Run used, and how soon it had what it found."""
     values = _efficiency_values(material)
-    sheet = _means(material, name, values)
+    table = _means(material, name, values)
     notes = ["A Run's means; area and units to 50 % and 80 % are of best-so-far Validation means between the lowest "
-             "first and the best of any Run of the Benchmark here.", *sheet.notes]  # fmt: skip
+             "first and the best of any Run of the Benchmark here.", *table.notes]  # fmt: skip
     notes += estimate_notes(values, material.config.columns)
-    sheet = mark_columns(noted(sheet, notes), [h.key for h in sheet.heads if h.key.startswith("area")])
-    return mark_columns(sheet, (), [h.key for h in sheet.heads if h.key.startswith(("units_to_50", "units_to_80"))])
+    table = mark_columns(noted(table, notes), [h.key for h in table.columns if h.key.startswith("area")])
+    return mark_columns(table, (), [h.key for h in table.columns if h.key.startswith(("units_to_50", "units_to_80"))])
 
 
 _RUN_COLUMNS = ("submissions", "units_used", "thinking_seconds", "wall_seconds")
@@ -135,11 +129,11 @@ def _units_to_stable(points: Sequence[Mapping[str, Any]]) -> float | None:
     return found
 
 
-def selection_sheet(material: Material, name: str) -> Sheet:
+def selection_table(material: Material, name: str) -> Table:
     """What was selected beside the last, the best in training and the best in hindsight, by cell."""
     values = _selection_values(material)
-    sheet = _means(material, name, values)
-    notes = list(sheet.notes)
+    table = _means(material, name, values)
+    notes = list(table.notes)
     empty = sum(not value["published"] for value in values)
     if empty:
         notes.append(f"Of the initial Program, since nothing was published: {empty} of {plural(len(values), 'Run')}.")
@@ -149,7 +143,7 @@ def selection_sheet(material: Material, name: str) -> Sheet:
             f"{lacking} of {len(values)} Runs have not measured all their Programs on held-out Episodes, so their best "
             "in hindsight is not known; `evopolicy regrade` measures them."
         )
-    return noted(sheet, notes)
+    return noted(table, notes)
 
 
 def _selection_values(material: Material) -> _Values:
@@ -188,8 +182,8 @@ def _best_in_training(sent: Sequence[Mapping[str, Any]], tie_break: str | None) 
     return max((one for one in sent if one["training"] is not None), key=rank, default=None)
 
 
-def _means(material: Material, name: str, values: _Values, published: _Published | None = None) -> Sheet:
-    """A sheet of means: over the Runs of a cell, then over the Benchmarks, which weigh the same."""
+def _means(material: Material, name: str, values: _Values, published: _Published | None = None) -> Table:
+    """A table of means: over the Runs of a cell, then over the Benchmarks, which weigh the same."""
     config = material.config
     spans: list[Interval] = []
     found: dict[tuple[Row, str, str], tuple[float | None, Interval | None, str]] = {}
@@ -203,7 +197,7 @@ def _means(material: Material, name: str, values: _Values, published: _Published
                 found[row, group, column] = _mean(material, chosen, column)
                 spans += [span] if (span := found[row, group, column][1]) else []
 
-    def cell(row: Row, group: str, column: str) -> SheetCell:
+    def cell(row: Row, group: str, column: str) -> Cell:
         value, span, tail = found[row, group, column]
         points = [v for (_, _, c), (v, _, _) in found.items() if c == column]
         widths = [s.high - s.low for (_, _, c), (_, s, _) in found.items() if c == column and s and s.over]
@@ -213,10 +207,10 @@ def _means(material: Material, name: str, values: _Values, published: _Published
         guessed = any(is_estimate(one, column) for one in values if is_in(material, one, row, group))
         return replace(shown, text=f"{ESTIMATE_MARK}{shown.text}") if guessed else shown
 
-    sheet = lay_out(material, name, cell)
+    table = lay_out(material, name, cell)
     partial = any(tail for _, _, tail in found.values())
     marks = ["(known/Runs) marks a mean over fewer Runs than the row has."] if partial else []
-    return noted(sheet, [*sheet.notes, *marks, *interval_notes(spans, config.level)])
+    return noted(table, [*table.notes, *marks, *interval_notes(spans, config.level)])
 
 
 def _mean(material: Material, values: _Values, column: str) -> tuple[float | None, Interval | None, str]:

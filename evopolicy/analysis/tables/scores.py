@@ -17,10 +17,12 @@ from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, interval_note
 from evopolicy.analysis.stats.rank import average_seeds
 from evopolicy.analysis.stats.resampling import aggregate_interval, rank_score_intervals
 from evopolicy.analysis.stats.statistics import Floats, aggregate
+from evopolicy.analysis.tables.marks import mark_best, mark_columns
 from evopolicy.analysis.tables.ranks import EntryRank, RankTable, rank_table
-from evopolicy.analysis.tables.sheet import Head, Sheet, SheetCell, fitting, mark_best, mark_columns, number, words
 from evopolicy.analysis.tables.source import PAIRED, Material
 from evopolicy.kernel.errors import RecordError
+from evopolicy.present.numbers import fitting
+from evopolicy.present.table import Cell, Column, Table, number, words
 
 _DIGITS = 3
 """Decimals of scores between 0 and 1."""
@@ -31,7 +33,7 @@ Tables = Mapping[str, Mapping[str, Floats]]
 # --- ranks -------------------------------------------------------------------------------------------------------
 
 
-def rank_sheet(material: Material, name: str) -> Sheet:
+def rank_score_table(material: Material, name: str) -> Table:
     """Entries by rank score. Raises RecordError where `missing` refuses what is not there."""
     config = material.config
     scores = [score for slug in material.benchmarks for score in material.scores if score.benchmark == slug]
@@ -39,18 +41,18 @@ def rank_sheet(material: Material, name: str) -> Sheet:
         [], missing=config.missing, allow=config.allow, groups=FAMILIES, extra=_expected(material, scores)
     )
     spans, span_notes = _rank_intervals(material, table)
-    heads, columns = [Head("entry", "entry", text=True)], [[material.named(row.entry) for row in table.entries]]
+    heads, columns = [Column("entry", "entry", text=True)], [[material.named(row.entry) for row in table.entries]]
     for key in config.columns:
         for head, cells in _rank_column(key, table, spans, config.digits):
             heads.append(head)
             columns.append(cells)
-    heads.append(Head("source", "source", text=True, drawn=False))
+    heads.append(Column("source", "source", text=True, drawn=False))
     columns.append([material.origin(row.entry) for row in table.entries])
     entries = "Entries the ranks are among: " + ", ".join(row.entry for row in table.entries) + "."
     notes = dict.fromkeys([*table.notes, entries, *material.notes, *span_notes])
     rows = tuple(zip(*columns, strict=True))
-    sheet = Sheet(name, config.title, tuple(heads), rows, notes=tuple(_without_errors(notes)))
-    return mark_columns(sheet, ["rank_score", *(f"rank_score {category}" for category in table.categories)])
+    made = Table(name, config.title, tuple(heads), rows, notes=tuple(_without_errors(notes)))
+    return mark_columns(made, ["rank_score", *(f"rank_score {category}" for category in table.categories)])
 
 
 def _expected(material: Material, scores: list[CellScore]) -> list[CellScore]:
@@ -68,27 +70,27 @@ def _without_errors(notes: Sequence[str] | Mapping[str, None]) -> list[str]:
 
 def _rank_column(
     key: str, table: RankTable, spans: Mapping[str, Interval], digits: int | None
-) -> list[tuple[Head, list[SheetCell]]]:
+) -> list[tuple[Column, list[Cell]]]:
     rows, decimals = table.entries, _DIGITS if digits is None else digits
     if key == "categories":
         return [
             (
-                Head(f"rank_score {category}", category),
+                Column(f"rank_score {category}", category),
                 [number(table.category_scores.get((row.entry, category)), decimals) for row in rows],
             )
             for category in table.categories
         ]
     if key == "rank_score":
-        return [(Head(key, "rank score"), [number(r.rank_score, decimals, spans.get(r.entry)) for r in rows])]
+        return [(Column(key, "rank score"), [number(r.rank_score, decimals, spans.get(r.entry)) for r in rows])]
     if key == "cells":
-        done = [SheetCell(row.cells_done, f"{row.cells_done}/{row.cells_total}") for row in rows]
-        return [(Head(key, "cells"), done)]
+        done = [Cell(row.cells_done, f"{row.cells_done}/{row.cells_total}") for row in rows]
+        return [(Column(key, "cells"), done)]
     titles = {"place": "place", "wins": "wins", "top2": "top 2"}
-    return [(Head(key, titles[key]), [_count(row, getattr(row, key)) for row in rows])]
+    return [(Column(key, titles[key]), [_count(row, getattr(row, key)) for row in rows])]
 
 
-def _count(row: EntryRank, value: int | None) -> SheetCell:
-    return SheetCell() if row.rank_score is None or value is None else SheetCell(value, str(value))
+def _count(row: EntryRank, value: int | None) -> Cell:
+    return Cell() if row.rank_score is None or value is None else Cell(value, str(value))
 
 
 def _rank_intervals(material: Material, table: RankTable) -> tuple[dict[str, Interval], list[str]]:
@@ -134,15 +136,15 @@ def _held(tables: Tables, row: EntryRank, slug: str) -> Floats:
 # --- held-out scores ---------------------------------------------------------------------------------------------
 
 
-def heldout_sheet(material: Material, name: str) -> Sheet:
+def heldout_table(material: Material, name: str) -> Table:
     """Held-out scores, by Benchmark and entry."""
     config = material.config
     values = _cells(material)
     spans, notes = _heldout_intervals(material, values)
     rows = {slug: _heldout_row(material, values, spans, slug) for slug in material.benchmarks}
     notes = [f"{_STATISTICS[config.statistic]} of the Runs' held-out means.", *material.notes, *notes]
-    sheet = _by_benchmark if config.rows == "benchmarks" else _by_entry
-    return sheet(material, name, rows, notes)
+    laid_out = _by_benchmark if config.rows == "benchmarks" else _by_entry
+    return laid_out(material, name, rows, notes)
 
 
 _STATISTICS = {"mean": "Mean", "median": "Median", "iqm": "Interquartile mean"}
@@ -193,7 +195,7 @@ def _heldout_row(
     values: Mapping[tuple[str, str], list[float]],
     spans: Mapping[tuple[str, str], Interval],
     slug: str,
-) -> list[SheetCell]:
+) -> list[Cell]:
     """A cell for each entry, with the best marked."""
     runs = {entry: values.get((entry, slug), []) for entry in material.entries}
     points = {entry: _statistic(material, found) for entry, found in runs.items() if found}
@@ -208,43 +210,43 @@ def _heldout_row(
     return mark_best(cells)
 
 
-def _by_benchmark(material: Material, name: str, rows: Mapping[str, list[SheetCell]], notes: list[str]) -> Sheet:
-    heads = [Head("benchmark", "Benchmark", text=True)]
-    found = [[SheetCell(slug, material.titles[slug])] for slug in rows]
+def _by_benchmark(material: Material, name: str, rows: Mapping[str, list[Cell]], notes: list[str]) -> Table:
+    heads = [Column("benchmark", "Benchmark", text=True)]
+    found = [[Cell(slug, material.titles[slug])] for slug in rows]
     for key in material.config.columns:
         if key == "entries":
             heads += [_entry_head(material, entry) for entry in material.entries]
             found = [[*row, *cells] for row, cells in zip(found, rows.values(), strict=True)]
         else:
             groups = FAMILIES if key == "category" else DEMANDS
-            heads.append(Head(key, key, text=True))
+            heads.append(Column(key, key, text=True))
             found = [
                 [*row, words(groups.get(material.ids.get(s, ""), "–"))] for row, s in zip(found, rows, strict=True)
             ]
-    return Sheet(name, material.config.title, tuple(heads), tuple(map(tuple, found)), notes=tuple(notes))
+    return Table(name, material.config.title, tuple(heads), tuple(map(tuple, found)), notes=tuple(notes))
 
 
-def _entry_head(material: Material, entry: str) -> Head:
+def _entry_head(material: Material, entry: str) -> Column:
     cell = material.named(entry)
     renamed = material.names.get(entry) not in (None, entry)
     key = as_published(entry) if material.is_published(entry) and not renamed else entry
-    return Head(key, cell.text)
+    return Column(key, cell.text)
 
 
-def _by_entry(material: Material, name: str, rows: Mapping[str, list[SheetCell]], notes: list[str]) -> Sheet:
-    heads = [Head("entry", "entry", text=True), *(Head(slug, material.titles[slug]) for slug in rows)]
-    heads.append(Head("source", "source", text=True, drawn=False))
+def _by_entry(material: Material, name: str, rows: Mapping[str, list[Cell]], notes: list[str]) -> Table:
+    heads = [Column("entry", "entry", text=True), *(Column(slug, material.titles[slug]) for slug in rows)]
+    heads.append(Column("source", "source", text=True, drawn=False))
     found = [
         (material.named(entry), *(cells[place] for cells in rows.values()), material.origin(entry))
         for place, entry in enumerate(material.entries)
     ]
-    return Sheet(name, material.config.title, tuple(heads), tuple(found), notes=tuple(notes))
+    return Table(name, material.config.title, tuple(heads), tuple(found), notes=tuple(notes))
 
 
 # --- normalized scores -------------------------------------------------------------------------------------------
 
 
-def normalized_sheet(material: Material, name: str) -> Sheet:
+def normalized_table(material: Material, name: str) -> Table:
     """Held-out scores between two anchors, cut to [0, 1] and averaged over groups of Benchmarks."""
     config = material.config
     values = {key: _statistic(material, runs) for key, runs in _cells(material).items()}
@@ -253,7 +255,7 @@ def normalized_sheet(material: Material, name: str) -> Sheet:
     tables, lacking = episode_tables(material) if config.over and material.own else ({}, [])
     rng = np.random.default_rng(config.seed)
     decimals = _DIGITS if config.digits is None else config.digits
-    heads, columns = [Head("entry", "entry", text=True)], [[material.named(entry) for entry in material.entries]]
+    heads, columns = [Column("entry", "entry", text=True)], [[material.named(entry) for entry in material.entries]]
     spans: list[Interval] = []
     for group in material.groups():
         slugs = [b for b in material.benchmarks if b in anchors and material.group(b) == group]
@@ -262,22 +264,22 @@ def normalized_sheet(material: Material, name: str) -> Sheet:
             for entry in material.entries:
                 there = [slug for slug in slugs if (entry, slug) in values]
                 if key == "benchmarks":
-                    cells.append(SheetCell(len(there), str(len(there))))
+                    cells.append(Cell(len(there), str(len(there))))
                     continue
                 span = _normalized_interval(material, tables.get(entry, {}), there, anchors, rng)
                 spans += [span] if span else []
                 parts = [scaled(values[entry, slug], *anchors[slug]) for slug in there]
                 point = math.fsum(parts) / len(parts) if parts else None
                 cells.append(number(point, decimals, span))
-            heads.append(Head(f"{key} {group}".strip(), key if key == "benchmarks" else "score", group=group))
+            heads.append(Column(f"{key} {group}".strip(), key if key == "benchmarks" else "score", group=group))
             columns.append(mark_best(cells) if key == "normalized" else cells)
-    heads.append(Head("source", "source", text=True, drawn=False))
+    heads.append(Column("source", "source", text=True, drawn=False))
     columns.append([material.origin(entry) for entry in material.entries])
     gone = [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."] if lacking else []
     notes = [*_anchor_notes(material, scale), *material.notes, *interval_notes(spans, config.level), *gone]
     if material.published and not material.own and config.by == "demand":
         notes.append(NORMALIZED_NOTE)
-    return Sheet(name, config.title, tuple(heads), tuple(zip(*columns, strict=True)), notes=tuple(notes))
+    return Table(name, config.title, tuple(heads), tuple(zip(*columns, strict=True)), notes=tuple(notes))
 
 
 def _normalized_interval(

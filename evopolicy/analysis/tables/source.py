@@ -28,8 +28,8 @@ from evopolicy.analysis.records.scores import CellScore, check_comparable, mixed
 from evopolicy.analysis.stats.intervals import MIXED, few_runs_foot
 from evopolicy.analysis.tables.config import TableConfig
 from evopolicy.analysis.tables.footnotes import about
-from evopolicy.analysis.tables.sheet import PUBLISHED_MARK, SheetCell
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+from evopolicy.present.table import PUBLISHED_MARK, Cell
 
 _NAMED = 6
 _PER_BENCHMARK = ("rank", "heldout", "normalized", "difference")
@@ -73,13 +73,13 @@ class Material:
         """Whether the row of that name is the paper's."""
         return entry in self.names
 
-    def named(self, entry: str) -> SheetCell:
+    def named(self, entry: str) -> Cell:
         """The cell that names a row."""
-        return SheetCell(entry, f"{entry} {PUBLISHED_MARK}" if self.is_published(entry) else entry)
+        return Cell(entry, f"{entry} {PUBLISHED_MARK}" if self.is_published(entry) else entry)
 
-    def origin(self, entry: str) -> SheetCell:
+    def origin(self, entry: str) -> Cell:
         """Where a row comes from, for CSV."""
-        return SheetCell("published" if self.is_published(entry) else "runs")
+        return Cell("published" if self.is_published(entry) else "runs")
 
     def group(self, benchmark: str) -> str:
         """The group of a Benchmark under `by`; '' for all, 'other' outside Core16."""

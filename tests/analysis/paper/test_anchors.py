@@ -15,8 +15,8 @@ from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.tables.config import table_config
 from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.analysis.tables.ranks import rank_table
-from evopolicy.analysis.tables.sheet import Sheet
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.present.table import Table
 from tests.analysis.test_figures import simple, texts
 from tests.analysis.trajectories import frames
 
@@ -29,7 +29,7 @@ def acrobots() -> Frames:
     return frames(*(simple("ada", 0, mean, benchmark=b, facts={"benchmark_id": i}) for b, i, mean in found))
 
 
-def normalized(found: Frames, **changes: Any) -> Sheet:
+def normalized(found: Frames, **changes: Any) -> Table:
     values = {
         "title": "x",
         "kind": "normalized",
@@ -40,8 +40,8 @@ def normalized(found: Frames, **changes: Any) -> Sheet:
     return paper_table(table_config({**values, **changes}), found)
 
 
-def score(sheet: Sheet, entry: str, key: str = "normalized") -> Any:
-    (place,) = [i for i, head in enumerate(sheet.heads) if head.key.startswith(key)]
+def score(sheet: Table, entry: str, key: str = "normalized") -> Any:
+    (place,) = [i for i, head in enumerate(sheet.columns) if head.key.startswith(key)]
     return next(row[place].value for row in sheet.rows if row[0].value == entry)
 
 

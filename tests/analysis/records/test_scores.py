@@ -93,7 +93,7 @@ def test_unlike_runs_are_no_one_entry(lay_run: Lay, outputs: Path, setting: str,
         title="t", kind="heldout", columns=("entries",), rows="benchmarks", allow=(setting, "duplicates")
     )
     sheet = paper_table(config, load_frames(found))
-    assert f"ada {setting}=" in sheet.heads[1].title and "mixes Runs that differ" in sheet.notes[1]
+    assert f"ada {setting}=" in sheet.columns[1].title and "mixes Runs that differ" in sheet.notes[1]
 
 
 def test_what_goes_with_a_benchmark_may_differ_between_two(lay_run: Lay, outputs: Path) -> None:

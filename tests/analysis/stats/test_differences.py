@@ -19,10 +19,11 @@ from evopolicy.analysis.stats.differences import entry_differences, name_partner
 from evopolicy.analysis.stats.intervals import difference_interval, mean_interval, paired_interval
 from evopolicy.analysis.stats.statistics import holm
 from evopolicy.analysis.tables.config import TableConfig
-from evopolicy.analysis.tables.paper_tables import draw_table, paper_table
-from evopolicy.analysis.tables.sheet import Sheet
+from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.session.selection import SelectionConfig
+from evopolicy.present import render
+from evopolicy.present.table import Table
 
 Lay = Callable[..., Path]
 ENTRIES = ("ada", "bob", "eve")
@@ -105,7 +106,7 @@ def test_an_episode_without_a_score_on_one_side_is_left_out() -> None:
 # --- the table and the figure ------------------------------------------------------------------------------------
 
 
-def table(tmp_path: Path, columns: str = "difference p p_holm improvement runs", **changes: Any) -> Sheet:
+def table(tmp_path: Path, columns: str = "difference p p_holm improvement runs", **changes: Any) -> Table:
     changes = {"rows": "cells", "interval": "runs_and_episodes", **changes}
     config = TableConfig(title="t", kind="difference", columns=tuple(columns.split()), **changes)
     return paper_table(config, load_frames(find_runs(tmp_path / "outputs")))
@@ -132,7 +133,7 @@ def test_the_table_shows_every_difference_with_its_family(lay_run: Lay, tmp_path
     assert {row[-1].value for row in sheet.rows} == {"bob"}
     assert "p (Holm): adjusted for the 4 differences of this table." in sheet.notes
     for form in ("terminal", "csv", "markdown", "latex", "html"):
-        assert re.search(r"8\.(9|8999)", draw_table(sheet, form))
+        assert re.search(r"8\.(9|8999)", render(sheet, form))
 
     sums = table(tmp_path, "benchmarks better worse improvement", rows="entries", against="bob")
     assert [[cell.value for cell in row[:4]] for row in sums.rows] == [["ada", 2, 0, 0], ["eve", 2, 2, 0]]
@@ -153,8 +154,8 @@ def test_two_rules_over_the_same_runs_are_paired_by_run(lay_run: Lay, tmp_path: 
             )
     sheet = table(tmp_path, against="selection=last")
     (row,) = sheet.rows
-    assert row[0].value == "ada selection=validation_mean" and row[6].text == "6, paired"
-    assert row[2].text.startswith("1 [1, 1]")
+    assert row[0].value == "ada selection=validation_mean" and row[6].whole == "6, paired"
+    assert row[2].whole.startswith("1 [1, 1]")
     assert "Both are read from the same Runs, which are paired and count once." in sheet.notes
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evopolicy.analysis import present_ranks
 from evopolicy.analysis.paper.anchors import find_scale, own_anchors
 from evopolicy.analysis.paper.published import published_scores
 from evopolicy.analysis.programs.edits import new_bests
@@ -17,10 +18,11 @@ from evopolicy.analysis.stats.rank import average_seeds, rank_entries, score_siz
 from evopolicy.analysis.stats.resampling import rank_score_intervals
 from evopolicy.analysis.stats.statistics import normalize, performance_profile, probability_of_improvement
 from evopolicy.analysis.stats.ties import ROUNDING, is_above, settle
+from evopolicy.analysis.tables.marks import mark_best
 from evopolicy.analysis.tables.ranks import rank_table
-from evopolicy.analysis.tables.render import render_text
-from evopolicy.analysis.tables.sheet import SheetCell, mark_best
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.present import render
+from evopolicy.present.table import Cell
 
 TENTH = 0.1 + 0.2  # 0.30000000000000004
 
@@ -100,14 +102,14 @@ def test_there_is_no_scale_between_scores_that_tie() -> None:
 
 
 def test_marks_wins_chances_profiles_and_new_bests_follow_it() -> None:
-    marked = mark_best([SheetCell(0.3, "a"), SheetCell(TENTH, "b"), SheetCell(0.1, "c")])
+    marked = mark_best([Cell(0.3, "a"), Cell(TENTH, "b"), Cell(0.1, "c")])
     assert [cell.best for cell in marked] == [True, True, False]
-    assert [cell.best for cell in mark_best([SheetCell(0.3), SheetCell(TENTH), SheetCell(0.4)], lowest=True)] == [
+    assert [cell.best for cell in mark_best([Cell(0.3), Cell(TENTH), Cell(0.4)], lowest=True)] == [
         True,
         True,
         False,
     ]
-    assert not any(cell.best for cell in mark_best([SheetCell(0.3), SheetCell(TENTH)]))
+    assert not any(cell.best for cell in mark_best([Cell(0.3), Cell(TENTH)]))
     assert float(probability_of_improvement([TENTH], [0.3])) == 0.5
     assert performance_profile([[TENTH]], [0.3]).tolist() == [0.0]
     assert new_bests([(0.3, True), (TENTH, True), (0.4, True)]) == [True, False, True]
@@ -116,7 +118,7 @@ def test_marks_wins_chances_profiles_and_new_bests_follow_it() -> None:
 
 def test_the_rank_tables_text_marks_all_that_tie() -> None:
     found = [*cells("ada", [0.3]), *cells("bob", [TENTH]), *cells("eve", [0.1])]
-    rows = render_text(rank_table([], extra=found)).splitlines()
+    rows = render(present_ranks(rank_table([], extra=found)), "terminal").splitlines()
     assert ["*" in row for row in rows if row.split()[1:2] in (["ada"], ["bob"], ["eve"])] == [True, True, False]
 
 

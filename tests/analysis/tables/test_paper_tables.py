@@ -21,13 +21,16 @@ from evopolicy.analysis.figures.scores import rank_figure
 from evopolicy.analysis.figures.style import note_of
 from evopolicy.analysis.paper.facts import EDITS, NORMALIZED
 from evopolicy.analysis.paper.published import AGENTS, CORE16, ENTRIES, SLUGS
-from evopolicy.analysis.tables.config import BELONGS, COLUMNS, FORMATS, TableConfig, table_config
-from evopolicy.analysis.tables.latex import escape_latex
-from evopolicy.analysis.tables.paper_tables import draw_table, paper_table
-from evopolicy.analysis.tables.sheet import Sheet, SheetCell, fitting, number, rounded
+from evopolicy.analysis.tables.config import BELONGS, COLUMNS, TableConfig, table_config
+from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.ports.pool import PoolConfig
 from evopolicy.kernel.session.record import BenchmarkIdentity
+from evopolicy.present import render
+from evopolicy.present.formats import FORMATS
+from evopolicy.present.latex import escape_latex
+from evopolicy.present.numbers import fitting, rounded
+from evopolicy.present.table import Cell, Table, number
 from evopolicy.presets import conf_folder
 from tests.analysis.trajectories import Made, Sent, frames
 
@@ -41,17 +44,17 @@ def shipped(name: str, **changes: Any) -> TableConfig:
     return table_config({**values, **changes})
 
 
-def cells(sheet: Sheet, key: str) -> dict[str, SheetCell]:
+def cells(sheet: Table, key: str) -> dict[str, Cell]:
     """A column by the name of its row."""
-    (place,) = [i for i, head in enumerate(sheet.heads) if head.key == key]
+    (place,) = [i for i, head in enumerate(sheet.columns) if head.key == key]
     return {str(row[sheet.stub - 1].value): row[place] for row in sheet.rows}
 
 
-def texts(sheet: Sheet, key: str) -> dict[str, str]:
-    return {name: cell.text for name, cell in cells(sheet, key).items()}
+def texts(sheet: Table, key: str) -> dict[str, str]:
+    return {name: cell.whole for name, cell in cells(sheet, key).items()}
 
 
-def foot(sheet: Sheet) -> str:
+def foot(sheet: Table) -> str:
     return "\n".join(sheet.notes)
 
 
@@ -79,7 +82,7 @@ def test_the_published_table_to_three_decimals_from_the_sixteen_held_out_scores(
 
 def test_the_published_tables_best_of_each_column_is_marked() -> None:
     sheet = paper_table(shipped("core16"))
-    best = {h.title: [str(r[0].value) for r in sheet.rows if r[i].best] for i, h in enumerate(sheet.heads)}
+    best = {h.title: [str(r[0].value) for r in sheet.rows if r[i].best] for i, h in enumerate(sheet.columns)}
     assert best["rank score"] == ["GPT-5.5"]
     assert best["MiniGrid"] == ["Claude Opus 4.7"]
     assert best["Robotics/Driving"] == ["GPT-5.5"]
@@ -92,7 +95,7 @@ def test_the_entry_set_and_the_published_rows_conditions_stand_below(name: str) 
     assert "N = 5" in foot(sheet)
     for word in ("one Run a cell", "not isolated", "32 held-out cases", "other cases than the agents'", "2607.02440"):
         assert word in foot(sheet)
-    assert all(row[0].text.endswith("‡") for row in sheet.rows)
+    assert all(row[0].whole.endswith("‡") for row in sheet.rows)
 
 
 def test_chosen_entries_are_ranked_among_themselves_and_the_foot_says_so() -> None:
@@ -150,7 +153,7 @@ def test_every_published_rate_is_that_of_exactly_one_number_of_hits() -> None:
 
 def test_the_code_of_the_selected_bundles_is_as_published() -> None:
     sheet = paper_table(shipped("code"))
-    row = {head.key: cell.text for head, cell in zip(sheet.heads, sheet.rows[1], strict=True)}
+    row = {head.key: cell.whole for head, cell in zip(sheet.columns, sheet.rows[1], strict=True)}
     names = ("functions", "branches", "loops", "depth", "state")
     assert [row[f"{name} synthesis"] for name in names] == ["19.0", "77.0", "16.8", "7.6", "26.0"]
     assert [row[f"{name} tuning"] for name in names] == ["6.5", "4.5", "0.5", "1.7", "8.2"]
@@ -197,7 +200,7 @@ def test_own_rows_stand_among_the_published_ones_and_all_are_ranked_anew(lay_run
     assert cells(sheet, "rank_score")["GPT-5.5"].value == pytest.approx((9 * 0.8 + 7 * 0.6) / 16)
     assert "N = 6" in foot(sheet)
     assert "ada, GPT-5.5" in foot(sheet)
-    assert [row[0].text for row in sheet.rows][:2] == ["ada", "GPT-5.5 ‡"]
+    assert [row[0].whole for row in sheet.rows][:2] == ["ada", "GPT-5.5 ‡"]
     assert "differ from the paper's protocol" in foot(sheet)
 
 
@@ -259,7 +262,7 @@ def test_fewer_than_three_runs_give_episode_intervals_named_as_such_and_the_poin
     sheet = paper_table(shipped("heldout", **config), own(tmp_path))
     cell = cells(sheet, "ada")["acrobot"]
     assert cell.over == "episodes"
-    assert cell.text.endswith("(9.5; 10.5)")
+    assert cell.whole.endswith("(9.5; 10.5)")
     assert "Fewer than three Runs in the only cell (ada on acrobot: 2)" in foot(sheet)
     assert "over Episodes" in foot(sheet)
     lay_all(lay_run, {"ada": 10.0}, ["acrobot"], seeds=(2,), spread=1.0)
@@ -397,16 +400,19 @@ def test_every_shipped_table_is_made_of_a_small_sweep_in_every_format(
     folder = lay_sweep([plan(e, b, s) for e in ("ada", "bob") for b in ("acrobot", "reacher") for s in range(3)])
     sheet = paper_table(shipped(name, missing="exclude"), load_frames(find_runs(folder)), name=f"paper/{name}")
     for form in FORMATS:
-        text = draw_table(sheet, form)
+        text = render(sheet, form)
         assert text.endswith("\n")
         assert "ada" in text and "bob" in text
-    assert {row[0].text for row in sheet.rows} | {h.title for h in sheet.heads} >= {"ada", "bob"} or name == "selection"
+    assert {row[0].whole for row in sheet.rows} | {h.title for h in sheet.columns} >= {
+        "ada",
+        "bob",
+    } or name == "selection"
 
 
 # --- formats -----------------------------------------------------------------------------------------------------
 
 
-def hostile() -> Sheet:
+def hostile() -> Table:
     worse = replace(WORKED, entry=HOSTILE)
     return paper_table(shipped("heldout", **OWN, rows="entries", columns=["benchmarks"]), frames(worse), name="a b/c_d")
 
@@ -421,7 +427,7 @@ def braces(text: str) -> int:
 
 @pytest.mark.parametrize("name", ["core16", "heldout", "edits", "code", "normalized"])
 def test_latex_is_balanced_and_every_row_has_every_column(name: str) -> None:
-    text = draw_table(paper_table(shipped(name), name=f"paper/{name}"), "latex")
+    text = render(paper_table(shipped(name), name=f"paper/{name}"), "latex")
     assert braces(text) == 0
     begun, ended = re.findall(r"\\begin\{(\w+)\}", text), re.findall(r"\\end\{(\w+)\}", text)
     assert sorted(begun) == sorted(ended)
@@ -437,12 +443,12 @@ def test_latex_is_balanced_and_every_row_has_every_column(name: str) -> None:
 
 
 def test_latex_has_the_best_in_bold_and_real_minus_signs() -> None:
-    text = draw_table(paper_table(shipped("heldout")), "latex")
+    text = render(paper_table(shipped("heldout")), "latex")
     assert r"\textbf{$-$84.7} & $-$88.6" in text
 
 
 def test_no_label_escapes_in_latex() -> None:
-    text = draw_table(hostile(), "latex")
+    text = render(hostile(), "latex")
     assert braces(text) == 0
     assert "\\input" not in text
     assert r"\textbackslash{}input\{/etc/passwd\}\$\&\#\_\textasciicircum{}\textasciitilde{}\%\{\}" in text
@@ -452,22 +458,22 @@ def test_no_label_escapes_in_latex() -> None:
 
 def test_csv_reads_back_to_the_last_digit() -> None:
     sheet = paper_table(shipped("core16"))
-    rows = list(csv.DictReader(io.StringIO(draw_table(sheet, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(render(sheet, "csv"))))
     for row, made_of in zip(rows, sheet.rows, strict=True):
-        for head, cell in zip(sheet.heads, made_of, strict=True):
+        for head, cell in zip(sheet.columns, made_of, strict=True):
             assert (row[head.key] if head.text else float(row[head.key])) == cell.value
-    heldout = list(csv.DictReader(io.StringIO(draw_table(paper_table(shipped("heldout")), "csv"))))
+    heldout = list(csv.DictReader(io.StringIO(render(paper_table(shipped("heldout")), "csv"))))
     assert float(heldout[1]["GPT-5.5 (published)"]) == 95.21632036034762
     assert {row["source"] for row in rows} == {"published"}
 
 
 def test_csv_has_an_intervals_bounds_in_columns_of_their_own(lay_run: Lay, tmp_path: Path) -> None:
     lay_all(lay_run, {"ada": -90.0}, ["acrobot"], spread=2.0)
-    text = draw_table(paper_table(shipped("heldout", published=False, benchmarks=[]), own(tmp_path)), "csv")
+    text = render(paper_table(shipped("heldout", published=False, benchmarks=[]), own(tmp_path)), "csv")
     (row,) = csv.DictReader(io.StringIO(text))
     assert float(row["ada low"]) < float(row["ada"]) < float(row["ada high"])
     assert row["ada over"] == "runs_and_episodes"
-    assert "=cmd" not in [field[:4] for line in csv.reader(io.StringIO(draw_table(hostile(), "csv"))) for field in line]
+    assert "=cmd" not in [field[:4] for line in csv.reader(io.StringIO(render(hostile(), "csv"))) for field in line]
 
 
 class Page(HTMLParser):
@@ -487,7 +493,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", ["core16", "edits"])
 def test_html_is_one_page_with_caption_and_scopes(name: str) -> None:
-    text = draw_table(paper_table(shipped(name)), "html")
+    text = render(paper_table(shipped(name)), "html")
     page = Page()
     page.feed(text)
     assert page.open == []
@@ -501,18 +507,18 @@ def test_html_is_one_page_with_caption_and_scopes(name: str) -> None:
 
 
 def test_no_label_escapes_in_html_markdown_and_terminals() -> None:
-    assert "<script" not in draw_table(hostile(), "html")
-    markdown = draw_table(hostile(), "markdown")
+    assert "<script" not in render(hostile(), "html")
+    markdown = render(hostile(), "markdown")
     assert "<script" not in markdown
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
-    assert "\x1b" not in draw_table(hostile(), "terminal")
+    assert "\x1b" not in render(hostile(), "terminal")
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 @pytest.mark.parametrize("name", ["core16", "heldout", "edits", "code"])
 def test_plain_text_stays_within_the_width(name: str, width: int) -> None:
-    text = draw_table(paper_table(shipped(name)), "terminal", width)
+    text = render(paper_table(shipped(name)), "terminal", width)
     assert max(map(len, text.splitlines())) <= width
 
 
@@ -524,7 +530,7 @@ def test_numbers_are_rounded_half_to_even_by_their_decimal_digits() -> None:
         "0.012", "0.038", "0.012", "0.938", "0.000",
     ]  # fmt: skip
     assert rounded(2.5, 0) == "2"
-    assert number(math.nan, 3) == number(None, 3) == SheetCell()
+    assert number(math.nan, 3) == number(None, 3) == Cell()
     assert [fitting(values) for values in ([1.234, 2.0], [500.0, 20.0], [1234.5], [1e9], [0.001])] == [
         3,
         0,

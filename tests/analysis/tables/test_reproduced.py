@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from evopolicy.analysis import RandomCell, find_runs, random_row, render_random_row
+from evopolicy.analysis import RandomCell, find_runs, random_row, random_table
 from evopolicy.kernel.ports.pool import PoolConfig
 from evopolicy.kernel.ports.protocols import AgentIdentity
 from evopolicy.kernel.session.record import BenchmarkIdentity
+from evopolicy.present import render
 
 ROW = PoolConfig("paper", 1, 0, 32, 0, "hash", "case_plus_one")
 
@@ -40,7 +41,7 @@ def test_the_row_is_in_the_papers_order_with_equal_cells_marked(lay_row: Any, tm
     lay_row("half_cheetah", "HalfCheetah-v5", [-275.0, -274.0] * 16)
     cells = random_row(find_runs(tmp_path / "outputs"))
     assert [(c.benchmark, c.equal) for c in cells] == [("acrobot", True), ("reacher", True), ("half_cheetah", False)]
-    text = render_random_row(cells)
+    text = render(random_table(cells), "terminal")
     assert "2 of 3" in text
     (cheetah,) = [line.split() for line in text.splitlines() if line.startswith("half_cheetah")]
     assert cheetah == ["half_cheetah", "-291.843544", "-274.500000", "0.09", "+17.343544"]
@@ -66,7 +67,6 @@ def test_equal_is_to_the_last_published_digit() -> None:
 def test_another_pool_or_agent_is_not_beside_it(lay_row: Any, tmp_path: Path, changed: dict[str, Any]) -> None:
     lay_row("acrobot", "Acrobot-v1", [-499.15625] * 32, **changed)
     assert random_row(find_runs(tmp_path / "outputs")) == []
-    assert render_random_row([]) == ""
 
 
 def test_a_task_the_paper_has_not_is_left_out(lay_row: Any, tmp_path: Path) -> None:

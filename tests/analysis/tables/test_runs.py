@@ -9,7 +9,7 @@ import pytest
 
 from evopolicy.analysis.tables.config import TableConfig
 from evopolicy.analysis.tables.paper_tables import paper_table
-from evopolicy.analysis.tables.sheet import Sheet, SheetCell
+from evopolicy.present.table import Cell, Table
 from tests.analysis.trajectories import Made, Sent, frames
 
 FACTS: dict[str, Any] = {
@@ -26,19 +26,19 @@ def made(sent: list[Sent], seed: int, entry: str = "ada", **facts: Any) -> Made:
     return Made(sent, f"{entry}-{seed}", entry, selected=selected, facts={**FACTS, "seed": seed, **facts})
 
 
-def table(kind: Any, columns: str, *runs: Made, **changes: Any) -> Sheet:
+def table(kind: Any, columns: str, *runs: Made, **changes: Any) -> Table:
     return paper_table(TableConfig(title="t", kind=kind, columns=tuple(columns.split()), **changes), frames(*runs))
 
 
-def cells(sheet: Sheet, key: str) -> list[SheetCell]:
-    (place,) = [i for i, head in enumerate(sheet.heads) if head.key == key]
+def cells(sheet: Table, key: str) -> list[Cell]:
+    (place,) = [i for i, head in enumerate(sheet.columns) if head.key == key]
     return [row[place] for row in sheet.rows]
 
 
 def test_what_was_selected_is_of_runs_that_published_nothing_too() -> None:
     empty = made([], 2, heldout_mean=1.0, selected_program="initial", reason="nothing_published")
     sheet = table("selection", "runs selected best", made(GOOD, 0), made(GOOD, 1), empty, rows="cells")
-    assert [cells(sheet, key)[0].text for key in ("runs", "selected", "best")] == ["3", "7", "10 (2/3)"]
+    assert [cells(sheet, key)[0].whole for key in ("runs", "selected", "best")] == ["3", "7", "10 (2/3)"]
     assert "Of the initial Program, since nothing was published: 1 of 3 Runs." in sheet.notes
     assert "regrade" not in "".join(sheet.notes)
 
@@ -65,7 +65,7 @@ def test_reaching_a_mark_is_the_soonest_only_of_cells_that_all_reach_it() -> Non
     bob = [made([never[0], *TWO], seed, "bob") for seed in range(3)]
     eve = [made([never[0], never[0], *TWO], seed, "eve") for seed in range(3)]
     sheet = table("efficiency", "units_to_80 units_to_best", *ada, *bob, *eve)
-    assert [(cell.text, cell.best) for cell in cells(sheet, "units_to_80")] == [
+    assert [(cell.whole, cell.best) for cell in cells(sheet, "units_to_80")] == [
         ("4 (1/3)", False), ("6", True), ("8", False),
     ]  # fmt: skip
     assert not any(cell.best for cell in cells(sheet, "units_to_best")), "who never improves has its best first"
@@ -86,7 +86,7 @@ def test_improvement_is_stable_from_where_no_later_program_falls_back(
 ) -> None:
     sent = [Sent(f"x={place}", value, assessment=0.0) for place, value in enumerate(validation)]
     sheet = table("efficiency", "units_to_stable", made(sent, 0))
-    assert [cell.text for cell in cells(sheet, "units_to_stable")] == [units]
+    assert [cell.whole for cell in cells(sheet, "units_to_stable")] == [units]
 
 
 def test_hits_stand_beside_what_chance_gives_and_what_lasts() -> None:
@@ -94,7 +94,7 @@ def test_hits_stand_beside_what_chance_gives_and_what_lasts() -> None:
     sent = [Sent(f"x={place}", value, assessment=0.0) for place, value in enumerate(values)]
     columns = "parametric_edits parametric_hits parametric_chance parametric_durable synthesis_durable"
     sheet = table("edits", columns, made(sent, 0))
-    shown = {column: cells(sheet, column)[0].text for column in columns.split()}
+    shown = {column: cells(sheet, column)[0].whole for column in columns.split()}
     # (1/2 + 1/3 + 1/4 + 1/5) / 4; what the second raised was 0, and 0.5 is above that: both last.
     assert shown == {
         "parametric_edits": "4",

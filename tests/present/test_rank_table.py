@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 import pytest
@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from evopolicy.analysis import published_scores, rank_table
+from evopolicy.analysis import present_ranks, published_scores, rank_table
 from evopolicy.analysis.paper.published import FAMILIES
 from evopolicy.analysis.records.scores import CellScore
-from evopolicy.analysis.tables.layout import align, wrap
 from evopolicy.analysis.tables.ranks import RankTable
-from evopolicy.analysis.tables.render import render_csv, render_html, render_markdown, render_rich, render_text
 from evopolicy.kernel.shown import clean
+from evopolicy.present import render
+from evopolicy.present.grid import align, wrap
+from evopolicy.present.html import render_html
+from evopolicy.present.text import render_rich
 
 HOSTILE = "\x1b[31m[bold]<script>alert(1)</script>|`x`\u202e\n=cmd()"
 
@@ -47,12 +49,12 @@ PUBLISHED = rank_table([], groups=FAMILIES, extra=published_scores())
 
 def in_terminal(table: RankTable, width: int, colour: bool = False) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=colour, no_color=False, legacy_windows=False)
-    console.print(render_rich(table))
+    console.print(render_rich(present_ranks(table)))
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_a_small_table_stands_side_by_side() -> None:
-    assert render_text(SMALL, 100).splitlines()[:5] == [
+    assert render(present_ranks(SMALL), "terminal", 100).splitlines()[:5] == [
         "              rank",
         "#  entry     score  wins  top 2      cartpole    pendulum  cells",
         "─  ────────  ─────  ────  ─────  ────────────  ──────────  ─────",
@@ -64,14 +66,14 @@ def test_a_small_table_stands_side_by_side() -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_no_line_is_wider_than_asked_for(width: int) -> None:
     for table in (SMALL, PUBLISHED):
-        for text in (render_text(table, width), in_terminal(table, width)):
+        for text in (render(present_ranks(table), "terminal", width), in_terminal(table, width)):
             assert max(cell_len(line.rstrip()) for line in text.splitlines()) <= width
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_nothing_is_cut_at_any_width(width: int) -> None:
     """Every Benchmark, every held-out mean and every rank score is there, whatever is broken into lines."""
-    for text in (render_text(PUBLISHED, width), in_terminal(PUBLISHED, width)):
+    for text in (render(present_ranks(PUBLISHED), "terminal", width), in_terminal(PUBLISHED, width)):
         for benchmark in PUBLISHED.benchmarks:
             assert benchmark in text
         for number in ("0.891", "0.750", "0.531", "0.359", "0.109", "98.77", "-499.2", "-53.38", "0.938"):
@@ -80,7 +82,11 @@ def test_nothing_is_cut_at_any_width(width: int) -> None:
 
 
 def test_decimal_points_stand_below_each_other() -> None:
-    lines = [line for line in render_text(PUBLISHED, 200).splitlines() if re.match(r"[A-Za-z].*-v\d ", line)]
+    lines = [
+        line
+        for line in render(present_ranks(PUBLISHED), "terminal", 200).splitlines()
+        if re.match(r"[A-Za-z].*-v\d ", line)
+    ]
     points = [[match.start() for match in re.finditer(r"\.(?=\d)", line)] for line in lines]
 
     assert len(lines) == 16
@@ -90,35 +96,35 @@ def test_decimal_points_stand_below_each_other() -> None:
 def test_the_best_is_starred_where_there_is_no_bold_and_bold_where_there_is() -> None:
     coloured = in_terminal(SMALL, 100, colour=True)
 
-    assert "500.0*" in render_text(SMALL)
+    assert "500.0*" in render(present_ranks(SMALL), "terminal")
     assert "500.0*" in in_terminal(SMALL, 100)
     assert "500.0*" not in coloured
     assert re.search(r"\x1b\[1;32m *500\.0", coloured)
-    assert "9.3*" not in render_text(SMALL)
-    assert "**500.0 ± 0.0**" in render_markdown(SMALL)
-    assert "<strong>500.0 ± 0.0</strong>" in render_html(SMALL)
+    assert "9.3*" not in render(present_ranks(SMALL), "terminal")
+    assert "**500.0 ± 0.0**" in render(present_ranks(SMALL), "markdown")
+    assert "<strong>500.0 ± 0.0</strong>" in render(present_ranks(SMALL), "html")
 
 
 def test_a_tie_has_two_best_and_a_single_entry_none() -> None:
     tied = scored({"a": {"x": [1.0]}, "b": {"x": [1.0]}, "c": {"x": [0.0]}}, None)
     alone = scored({"a": {"x": [1.0]}}, None)
 
-    assert render_text(tied).count("1.000*") == 2
-    assert "*" not in render_text(alone).replace("* best", "").split("Rank score")[0]
+    assert render(present_ranks(tied), "terminal").count(" 1*") == 2
+    assert "*" not in render(present_ranks(alone), "terminal").replace("* best", "").split("Rank score")[0]
 
 
 def test_a_small_error_is_not_written_as_nothing() -> None:
     table = scored({"a": {"x": [-0.62, -0.58]}, "b": {"x": [1400.0, 1450.0]}})
 
-    assert "-0.60 ± 0.02" in " ".join(render_text(table, 120).split())
-    assert "± 25" in " ".join(render_text(table, 120).split())
+    assert "-0.60 ± 0.02" in " ".join(render(present_ranks(table), "terminal", 120).split())
+    assert "± 25" in " ".join(render(present_ranks(table), "terminal", 120).split())
 
 
 def test_huge_and_tiny_scores_are_written_as_powers_of_ten() -> None:
     table = scored({"a": {"x": [1.5e12], "y": [2e-4]}, "b": {"x": [1.0], "y": [1e-4]}}, None)
 
-    assert "1.5e+12" in render_text(table)
-    assert "0.0002" in render_text(table)
+    assert "1.5e+12" in render(present_ranks(table), "terminal")
+    assert "0.0002" in render(present_ranks(table), "terminal")
 
 
 def test_missing_cells_show_whether_they_are_still_to_come() -> None:
@@ -127,7 +133,7 @@ def test_missing_cells_show_whether_they_are_still_to_come() -> None:
         CellScore("b", "x", 0, "pending"),
         CellScore("c", "x", 0, "failed", reason="disk full"),
     ]
-    lines = render_text(rank_table([], extra=cells)).splitlines()
+    lines = render(present_ranks(rank_table([], extra=cells)), "terminal").splitlines()
 
     assert lines[-1] != ""
     rows = {line.split()[1]: line.split() for line in lines[3:6]}
@@ -144,12 +150,12 @@ def test_a_mean_over_fewer_seeds_than_planned_is_marked() -> None:
     ]
     table = rank_table([], extra=cells)
 
-    assert "1.00 ± 0.50† (1/2)" in " ".join(render_text(table).split())
+    assert "1.00 ± 0.50† (1/2)" in " ".join(render(present_ranks(table), "terminal").split())
     assert any(note.startswith("† one seed only") for note in table.notes)
 
 
 def test_csv_keeps_every_digit_and_reads_back() -> None:
-    (first, *_) = csv.DictReader(io.StringIO(render_csv(PUBLISHED)))
+    (first, *_) = csv.DictReader(io.StringIO(render(present_ranks(PUBLISHED), "csv")))
 
     assert first["entry"] == "GPT-5.5"
     assert float(first["rank_score"]) == 0.890625
@@ -159,7 +165,7 @@ def test_csv_keeps_every_digit_and_reads_back() -> None:
 
 
 def test_markdown_is_one_table_of_equal_rows_and_a_list() -> None:
-    table, notes = render_markdown(SMALL).strip().split("\n\n")
+    table, notes = render(present_ranks(SMALL), "markdown").strip().split("\n\n")
     rows = table.splitlines()
 
     assert {row.count("|") for row in rows} == {9}
@@ -187,7 +193,7 @@ class _Tags(HTMLParser):
 
 @pytest.mark.parametrize("document", [True, False])
 def test_html_is_well_formed_and_needs_nothing_else(document: bool) -> None:
-    page = render_html(PUBLISHED, document=document)
+    page = render_html(present_ranks(PUBLISHED), document=document)
     tags = _Tags()
     tags.feed(page)
 
@@ -197,33 +203,32 @@ def test_html_is_well_formed_and_needs_nothing_else(document: bool) -> None:
     assert not re.search(r"https?://|src=|@import|url\(", page)
 
 
-RENDERERS: list[Callable[[RankTable], str]] = [
-    render_text,
-    render_csv,
-    render_markdown,
-    render_html,
-    lambda table: in_terminal(table, 80),
-]
+FORMS = ("terminal", "csv", "markdown", "html", "latex", "console")
+"""`console`: as rich draws it."""
 
 
-@pytest.mark.parametrize("render", RENDERERS)
-def test_hostile_labels_do_nothing(render: Callable[[RankTable], str]) -> None:
+def drawn(table: RankTable, form: str) -> str:
+    return in_terminal(table, 80) if form == "console" else render(present_ranks(table), form)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_hostile_labels_do_nothing(form: str) -> None:
     cells = [
         CellScore(HOSTILE, HOSTILE, 0, "done", mean=1.0),
         CellScore("b", HOSTILE, 0, "failed", reason=HOSTILE),
     ]
-    out = render(rank_table([], extra=cells, notes=[HOSTILE], groups={HOSTILE: HOSTILE}))
+    out = drawn(rank_table([], extra=cells, notes=[HOSTILE], groups={HOSTILE: HOSTILE}), form)
 
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert "alert" in out
-    if render in (render_markdown, render_html):
+    if form in ("markdown", "html"):
         assert "<script" not in out
-    if render is render_html:
+    if form == "html":
         tags = _Tags()
         tags.feed(out)
         assert "script" not in tags.seen
-    if render is render_markdown:
+    if form == "markdown":
         rows = [line for line in out.splitlines() if line.startswith("|")]
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows[:3]}) == 1
 
@@ -237,21 +242,21 @@ def test_rich_markup_in_a_label_is_text() -> None:
 @pytest.mark.parametrize("label", ["=1+1", "+1", "-1", "@SUM(A1)", " =1"])
 def test_no_label_is_a_formula_in_a_spreadsheet(label: str) -> None:
     table = rank_table([], extra=[CellScore(label, "x", 0, "done", mean=-1.0)])
-    (row,) = csv.DictReader(io.StringIO(render_csv(table)))
+    (row,) = csv.DictReader(io.StringIO(render(present_ranks(table), "csv")))
 
     assert row["entry"] == f"'{label.strip()}"
     assert row["x"] == "-1.0"
 
 
 def test_an_empty_table_renders_everywhere() -> None:
-    for render in RENDERERS:
-        assert isinstance(render(rank_table([])), str)
-    assert render_text(rank_table([])) == "No cells yet.\n"
+    for form in FORMS:
+        assert isinstance(drawn(rank_table([]), form), str)
+    assert render(present_ranks(rank_table([])), "terminal") == "No cells yet.\n"
 
 
 def test_wide_characters_keep_the_columns() -> None:
     table = scored({"模型": {"x": [1.0]}, "model": {"x": [2.0]}}, None)
-    lines = render_text(table).splitlines()[2:5]
+    lines = render(present_ranks(table), "terminal").splitlines()[2:5]
 
     assert len({cell_len(line) for line in lines}) == 1
 

@@ -9,9 +9,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeAlias
 
-from evopolicy.analysis.tables.sheet import fitting, rounded
-from evopolicy.kernel.shown import plural as plural
-
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _STEERING = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
@@ -80,11 +77,11 @@ def _parts(children: Iterable[Child]) -> Iterable[str]:
 def tag(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Html:
     """An element. Attributes: `class_` is class, `aria_label` aria-label; None and False are left out.
 
-    Raises ValueError for what no report has: an event handler, a style, a link to anything but the page itself, a
+    Raises ValueError for what no page of ours has: an event handler, a style, a link to anything but the page itself, a
     source that is no embedded picture.
     """
     if not _NAME.fullmatch(name) or name in ("script", "iframe", "object", "embed"):
-        raise ValueError(f"no element of a report: {name}")
+        raise ValueError(f"no element of a page: {name}")
     written = "".join(
         _attribute(key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()
@@ -96,11 +93,11 @@ def tag(name: str, /, *children: Child, **attributes: str | int | float | bool |
 
 def _attribute(key: str, value: str | int | float | bool) -> str:
     if key.startswith("on") or key in ("style", "srcdoc", "action", "formaction"):
-        raise ValueError(f"no attribute of a report: {key}")
+        raise ValueError(f"no attribute of a page: {key}")
     if key == "href" and not str(value).startswith("#"):
-        raise ValueError("a report links to itself only")
+        raise ValueError("a page links to itself only")
     if key in ("src", "srcset") and not str(value).startswith(_SOURCES):
-        raise ValueError("a report embeds its pictures")
+        raise ValueError("a page embeds its pictures")
     return f" {key}" if value is True else f' {key}="{escape(str(value))}"'
 
 
@@ -134,46 +131,6 @@ def line(text: str, limit: int = 200) -> str:
 def fold(summary: Child, *content: Child, open_: bool = False, class_: str | None = None) -> Html:
     """A part that opens by a click or a key."""
     return tag("details", tag("summary", summary), *content, open=open_, class_=class_)
-
-
-def number(value: float | None) -> str:
-    """Four significant digits; '–' for None."""
-    if value is None or value != value:
-        return "–"
-    value += 0.0  # there is no -0 in a table
-    return minus(f"{value:,.0f}" if abs(value) >= 10_000 and abs(value) < 1e15 else f"{value:.4g}")
-
-
-def minus(text: str) -> str:
-    """A number with a minus sign for its hyphens."""
-    return text.replace("-", "−")
-
-
-def with_error(mean: float, error: float | None) -> tuple[str, str]:
-    """A mean and its standard error with the digits that the error leaves the mean, as tables have them."""
-    if not error:
-        return number(mean), number(error)
-    decimals = fitting([mean], error)
-    return minus(rounded(mean, decimals)), rounded(error, decimals)
-
-
-def size(count: int) -> str:
-    """Bytes in words."""
-    if count < 1_000:
-        return f"{count} B"
-    return f"{count / 1e3:.0f} kB" if count < 999_500 else f"{count / 1e6:.1f} MB"
-
-
-def duration(seconds: float | None) -> str:
-    """`8.1 s`, `3 min 20 s`, `2 h 05 min`; '–' for None."""
-    if seconds is None:
-        return "–"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def table(
