@@ -9,7 +9,7 @@ from typing import Any
 
 from evopolicy import build
 from evopolicy.kernel.ports.benchmark import Split
-from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.outcome import Graded
 from evopolicy.kernel.ports.pool import SPLITS
 from evopolicy.kernel.ports.protocols import Observer
 from evopolicy.kernel.session.record import Run, load_run

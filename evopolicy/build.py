@@ -33,8 +33,9 @@ from evopolicy.kernel.files.durable import make_folder, move_durably
 from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.files.program import ProgramStore, capture
 from evopolicy.kernel.ports.benchmark import Benchmark, Split
-from evopolicy.kernel.ports.evaluation import Evaluation, evaluate_program, failure_counts
+from evopolicy.kernel.ports.evaluation import Evaluation, evaluate_program
 from evopolicy.kernel.ports.feedback import Visibility
+from evopolicy.kernel.ports.outcome import failure_counts
 from evopolicy.kernel.ports.pool import SPLITS, plan_pool
 from evopolicy.kernel.ports.protocols import (
     AgentIntegration,

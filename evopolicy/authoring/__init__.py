@@ -18,6 +18,7 @@ from evopolicy.authoring.traces import write_traces
 from evopolicy.kernel.errors import BenchmarkError, ConfigError, ExecutionError, InvalidAction, did_you_mean
 from evopolicy.kernel.policy import PolicyContext
 from evopolicy.kernel.ports.benchmark import (
+    Artifact,
     Benchmark,
     BenchmarkReference,
     BenchmarkSpec,
@@ -27,8 +28,7 @@ from evopolicy.kernel.ports.benchmark import (
     Split,
     Transition,
 )
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Fault, Outcome, Output, PolicyFailure, failure_counts
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.outcome import EpisodeResult, Fault, Outcome, Output, PolicyFailure, failure_counts
 from evopolicy.kernel.spaces import (
     Box,
     Dict,

@@ -16,6 +16,7 @@ from evopolicy.authoring.profile import Profile
 from evopolicy.authoring.spaces import column_names, member_of, space_from_gymnasium
 from evopolicy.kernel.errors import BenchmarkError, ConfigError, did_you_mean
 from evopolicy.kernel.ports.benchmark import (
+    Artifact,
     BenchmarkReference,
     BenchmarkSpec,
     Environment,
@@ -23,8 +24,8 @@ from evopolicy.kernel.ports.benchmark import (
     Field,
     Split,
 )
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome, failure_counts, grade
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.evaluation import grade
+from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome, failure_counts
 from evopolicy.kernel.ports.pool import SEED_BITS
 from evopolicy.kernel.spaces import Space, from_value, to_value
 from evopolicy.kernel.values import Value

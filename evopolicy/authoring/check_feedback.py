@@ -13,9 +13,10 @@ import numpy as np
 
 from evopolicy.authoring.replay import rollout
 from evopolicy.kernel.errors import BenchmarkError
-from evopolicy.kernel.ports.benchmark import Benchmark, EpisodeSpec
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Fault, Outcome, PolicyFailure, grade
-from evopolicy.kernel.ports.feedback import Artifact, check_artifacts
+from evopolicy.kernel.ports.benchmark import Artifact, Benchmark, EpisodeSpec
+from evopolicy.kernel.ports.evaluation import grade
+from evopolicy.kernel.ports.feedback import check_artifacts
+from evopolicy.kernel.ports.outcome import EpisodeResult, Fault, Outcome, PolicyFailure
 from evopolicy.kernel.trace import read_trace
 from evopolicy.kernel.values import public
 

@@ -7,23 +7,21 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from evopolicy.authoring.graphics import mujoco_gl, settings
+from evopolicy.authoring.profile import Profile
 from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.policy import BoundPolicy, PolicyContext, bind
-from evopolicy.kernel.ports.benchmark import Benchmark, Environment, EpisodeSpec
-from evopolicy.kernel.ports.evaluation import Outcome
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, Benchmark, Environment, EpisodeSpec
+from evopolicy.kernel.ports.outcome import Outcome
 from evopolicy.kernel.spaces import Box, Space, cast_action
 from evopolicy.kernel.trace import TraceRow, TraceWriter, read_trace
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from evopolicy.authoring.benchmark import GymnasiumBenchmark
 
 FRAMES = 40
 SHEET = 20
@@ -32,6 +30,19 @@ SHEET_WIDTH = 200
 _SHEET_COLUMNS = 5
 _LINE = 16
 _LEAST_PICTURE = 64
+
+
+class DrawnBenchmark(Benchmark, Protocol):
+    """A Benchmark whose Environments can be opened for drawing: `GymnasiumBenchmark`."""
+
+    @property
+    def profile(self) -> Profile: ...
+
+    def open(self, **options: Any) -> Any:
+        """A fresh `gymnasium.Env`, made with `options`."""
+
+    def wrap(self, env: Any, episode: EpisodeSpec) -> Environment:
+        """`env` as the Environment of `episode`."""
 
 
 class Frame(NamedTuple):
@@ -128,7 +139,7 @@ def step_again(benchmark: Benchmark, environment: Environment, trace: Path) -> I
 # --- pictures ----------------------------------------------------------------------------------------------------
 
 
-def draw_replay(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trace: Path, folder: Path) -> list[Artifact]:
+def draw_replay(benchmark: DrawnBenchmark, episode: EpisodeSpec, trace: Path, folder: Path) -> list[Artifact]:
     """`replays/<index>.gif` and `.png` (a contact sheet), at most FRAMES frames, each numbered by its step.
 
     Nothing where it cannot draw, whatever the reason: a picture is never worth a Run.
@@ -158,7 +169,7 @@ def chosen_steps(length: int, limit: int) -> list[int]:
     return sorted({round(i * length / (count - 1)) for i in range(count)})
 
 
-def _frames(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trace: Path) -> Iterator[Frame]:
+def _frames(benchmark: DrawnBenchmark, episode: EpisodeSpec, trace: Path) -> Iterator[Frame]:
     from PIL import Image
 
     length = max((row.step for row in read_trace(trace)), default=-1)

@@ -15,9 +15,8 @@ import numpy as np
 
 from evopolicy.authoring.profile import Profile
 from evopolicy.authoring.spaces import column_names, flatten
-from evopolicy.kernel.ports.benchmark import BenchmarkSpec, Field
-from evopolicy.kernel.ports.evaluation import EpisodeResult
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkSpec, Field
+from evopolicy.kernel.ports.outcome import EpisodeResult
 from evopolicy.kernel.spaces import Dict, Space, Tuple
 from evopolicy.kernel.trace import TraceRow, read_trace
 from evopolicy.kernel.values import Value

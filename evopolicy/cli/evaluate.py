@@ -13,7 +13,8 @@ from evopolicy.cli.text import clean, number, plural
 from evopolicy.config import config_from
 from evopolicy.kernel.errors import ConfigError, ProgramError
 from evopolicy.kernel.ports.benchmark import Split
-from evopolicy.kernel.ports.evaluation import Evaluation, Graded, failure_counts
+from evopolicy.kernel.ports.evaluation import Evaluation
+from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.ports.pool import SPLITS
 from evopolicy.kernel.session.selection import Measurement
 

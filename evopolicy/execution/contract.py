@@ -15,9 +15,8 @@ import numpy as np
 
 from evopolicy.kernel import spaces
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome
 from evopolicy.kernel.ports.protocols import ISOLATIONS, Executor, Limits, RenderJob
 from evopolicy.kernel.trace import read_trace
 

@@ -18,8 +18,8 @@ import pytest
 
 from evopolicy.kernel.files.program import ProgramStore, capture
 from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec
-from evopolicy.kernel.ports.evaluation import CheckReport, EpisodeResult, Fault, Outcome
 from evopolicy.kernel.ports.feedback import Visibility
+from evopolicy.kernel.ports.outcome import CheckReport, EpisodeResult, Fault, Outcome
 from evopolicy.kernel.ports.pool import Pool, format_selector
 from evopolicy.kernel.ports.protocols import AgentIntegration, AgentTask, Limits
 from evopolicy.kernel.session.budget import Budget

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from evopolicy.kernel.files.program import Program, ProgramStore, capture, link_program
-from evopolicy.kernel.ports.evaluation import Graded, Outcome, PolicyFailure
+from evopolicy.kernel.ports.outcome import Graded, Outcome, PolicyFailure
 from evopolicy.kernel.ports.pool import PoolConfig
 from evopolicy.kernel.ports.protocols import AgentIdentity
 from evopolicy.kernel.run.result import graded_path

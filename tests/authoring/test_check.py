@@ -30,8 +30,8 @@ from evopolicy.authoring import (
 )
 from evopolicy.authoring.benchmark import PROGRAMS
 from evopolicy.authoring.check_feedback import _check_outcome
-from evopolicy.kernel.ports.evaluation import EpisodeResult
 from evopolicy.kernel.ports.feedback import MAX_ARTIFACT_BYTES
+from evopolicy.kernel.ports.outcome import EpisodeResult
 
 GOOD = BenchmarkSpec(
     id="test/Walk-v0",

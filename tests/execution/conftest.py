@@ -13,7 +13,7 @@ import pytest
 
 from evopolicy.execution import isolation
 from evopolicy.execution.engine.executor import LocalExecutor
-from evopolicy.kernel.ports.evaluation import EpisodeResult, PolicyFailure
+from evopolicy.kernel.ports.outcome import EpisodeResult, PolicyFailure
 from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 

@@ -11,7 +11,7 @@ from evopolicy.execution import contract
 from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.ports.benchmark import BenchmarkReference
-from evopolicy.kernel.ports.evaluation import EpisodeResult
+from evopolicy.kernel.ports.outcome import EpisodeResult
 from evopolicy.kernel.ports.protocols import Isolation, Limits
 
 

@@ -19,7 +19,7 @@ from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.policy import fork_server as nursery
 from evopolicy.execution.policy import templates
 from evopolicy.execution.policy.fork_server import PRELOAD_BYTES
-from evopolicy.kernel.ports.evaluation import EpisodeResult
+from evopolicy.kernel.ports.outcome import EpisodeResult
 from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys
 from tests.execution.conftest import LIMITS, becomes

@@ -15,9 +15,8 @@ import numpy as np
 from evopolicy.execution.engine import control
 from evopolicy.kernel import spaces
 from evopolicy.kernel.errors import InvalidAction
-from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome
 
 HANGS = "hangs"
 """File in the folder of marks, or of a picture, that says that the call which never returns has begun."""

@@ -21,8 +21,8 @@ from evopolicy.kernel.errors import AgentError, InvalidAction, Refused
 from evopolicy.kernel.files.durable import make_folder
 from evopolicy.kernel.files.program import ProgramStore, capture
 from evopolicy.kernel.policy import PolicyContext, bind
-from evopolicy.kernel.ports.benchmark import BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
-from evopolicy.kernel.ports.evaluation import (
+from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
+from evopolicy.kernel.ports.outcome import (
     CheckReport,
     EpisodeResult,
     FailureKind,
@@ -31,7 +31,6 @@ from evopolicy.kernel.ports.evaluation import (
     Output,
     PolicyFailure,
 )
-from evopolicy.kernel.ports.feedback import Artifact
 from evopolicy.kernel.ports.pool import Pool, PoolConfig, plan_pool
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider
 from evopolicy.kernel.ports.served import Served

@@ -17,7 +17,7 @@ from evopolicy.analysis.records.frames import COLUMNS, Frames
 from evopolicy.analysis.records.load import find_runs, load_frames
 from evopolicy.kernel.errors import ConfigError, TrackingError
 from evopolicy.kernel.files.program import ProgramStore, capture, link_program
-from evopolicy.kernel.ports.evaluation import Graded, Outcome, PolicyFailure
+from evopolicy.kernel.ports.outcome import Graded, Outcome, PolicyFailure
 from evopolicy.kernel.run.result import graded_path
 from evopolicy.kernel.run.sweep import sweep_folder
 from evopolicy.kernel.session.record import load_run

@@ -14,7 +14,7 @@ from evopolicy.kernel.errors import RecordError, did_you_mean
 from evopolicy.kernel.files.program import archived
 from evopolicy.kernel.files.received import is_inside, lines_of, names_in, read_part
 from evopolicy.kernel.files.versioned import PROXY_FORMAT, parse_object
-from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.outcome import Graded
 from evopolicy.kernel.ports.pool import SPLITS
 from evopolicy.kernel.run.agreement import contradictions, heldout_contradiction
 from evopolicy.kernel.run.stream import PROXY_LOG, attempts_in

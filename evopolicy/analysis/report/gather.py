@@ -14,7 +14,7 @@ from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SubmissionP
 from evopolicy.analysis.report.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.tables.ranks import rank_table
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.outcome import Graded
 from evopolicy.kernel.ports.transcript import Step
 from evopolicy.kernel.session.record import Run
 

@@ -10,7 +10,7 @@ from evopolicy.analysis.records.load import Unreadable
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.report.shown import Changes, FeedbackFiles
 from evopolicy.analysis.tables.ranks import RankTable
-from evopolicy.kernel.ports.evaluation import Graded
+from evopolicy.kernel.ports.outcome import Graded
 from evopolicy.kernel.ports.transcript import Step
 from evopolicy.kernel.session.record import Run
 

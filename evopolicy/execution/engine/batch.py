@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from evopolicy.execution.engine.control import EpisodeJob, EpisodeLost, Job, Message, PictureJob
 from evopolicy.execution.engine.worker_handle import WorkerHandle
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Fault
+from evopolicy.kernel.ports.outcome import EpisodeResult, Fault
 
 _TURN = 0.1
 _TRIES = 2

@@ -15,9 +15,8 @@ import msgspec
 from evopolicy.execution.policy.templates import NurseryPlan
 from evopolicy.execution.sandbox.confine import SandboxConfig
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.ports.benchmark import BenchmarkReference, EpisodeSpec
-from evopolicy.kernel.ports.evaluation import CheckReport, EpisodeResult
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, EpisodeSpec
+from evopolicy.kernel.ports.outcome import CheckReport, EpisodeResult
 from evopolicy.kernel.ports.protocols import Limits
 
 _HEAD = struct.Struct("<I")

@@ -29,9 +29,8 @@ from evopolicy.execution.sandbox import bubblewrap, landlock, packages
 from evopolicy.execution.sandbox.confine import SandboxConfig
 from evopolicy.kernel.errors import ConfigError, ExecutionError
 from evopolicy.kernel.files.folders import HeldFolder
-from evopolicy.kernel.ports.benchmark import BenchmarkReference, EpisodeSpec
-from evopolicy.kernel.ports.evaluation import CheckReport, EpisodeResult, Fault
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, EpisodeSpec
+from evopolicy.kernel.ports.outcome import CheckReport, EpisodeResult, Fault
 from evopolicy.kernel.ports.protocols import Isolation, Limits, RenderJob
 
 POLICY_PACKAGES = ("numpy", "scipy")

@@ -21,7 +21,7 @@ from evopolicy.execution.wire.frames import ACT, ACTION, FAILED, IMPORT, MAKE, R
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import InvalidAction
 from evopolicy.kernel.ports.benchmark import Environment, EpisodeSpec, Transition
-from evopolicy.kernel.ports.evaluation import EpisodeResult, FailureKind, Fault, Outcome, Phase, PolicyFailure
+from evopolicy.kernel.ports.outcome import EpisodeResult, FailureKind, Fault, Outcome, Phase, PolicyFailure
 from evopolicy.kernel.ports.protocols import Limits
 from evopolicy.kernel.trace import TraceRow, TraceWriter
 from evopolicy.kernel.values import public

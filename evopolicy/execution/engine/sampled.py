@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evopolicy.kernel.ports.benchmark import EpisodeSpec, Transition
-from evopolicy.kernel.ports.evaluation import CheckReport, EpisodeResult, PolicyFailure
+from evopolicy.kernel.ports.outcome import CheckReport, EpisodeResult, PolicyFailure
 from evopolicy.kernel.ports.protocols import Limits
 from evopolicy.kernel.spaces import Space
 from evopolicy.kernel.values import Value, ValueRefused, public

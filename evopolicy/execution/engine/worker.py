@@ -43,7 +43,7 @@ from evopolicy.execution.sandbox import confine as sandbox
 from evopolicy.execution.wire import codec
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.ports.benchmark import Benchmark
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Fault
+from evopolicy.kernel.ports.outcome import EpisodeResult, Fault
 from evopolicy.kernel.spaces import Space, to_value
 
 _TICK = 0.05

@@ -12,7 +12,7 @@ from evopolicy.execution.policy.output import Capture
 from evopolicy.execution.policy.templates import Template, kill
 from evopolicy.execution.wire.frames import EXIT_WIRE, HEAD, Wire
 from evopolicy.kernel import wire
-from evopolicy.kernel.ports.evaluation import FailureKind
+from evopolicy.kernel.ports.outcome import FailureKind
 from evopolicy.kernel.ports.protocols import Limits
 
 SETUP_SECONDS = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from evopolicy.kernel.ports.evaluation import Output
+from evopolicy.kernel.ports.outcome import Output
 
 _CHUNK = 1 << 16
 # One turn takes at most this much, so that a Policy that prints for ever does not keep others waiting.

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from evopolicy.kernel.errors import BenchmarkError
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome
 from evopolicy.kernel.spaces import Space
 from evopolicy.kernel.values import Value, digest
 
 Split = Literal["training", "validation", "assessment"]
 PrivateSplit = Literal["validation", "assessment"]
 """A split the agent never meets."""
+Retention = Literal["permanent", "bulk"]
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,22 @@ class Environment(Protocol):
         """Domain measures of the Episode so far, named as `BenchmarkSpec.measures`. Called at its end."""
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file of Feedback."""
+
+    name: str
+    """Portable relative path inside the Feedback's folder: `episodes/0007.csv`."""
+    path: Path
+    """Where its bytes are now."""
+    media_type: str
+    """'text/csv', 'application/json', 'image/gif', 'image/png', 'application/x-npz', 'text/plain'."""
+    retention: Retention = "permanent"
+    """'bulk' artifacts may be evicted, oldest Submission first, when they exceed their budget."""
+    episode: int | None = None
+    """Public index it belongs to, where it belongs to one."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -17,32 +17,15 @@ from evopolicy.kernel.files import beneath
 from evopolicy.kernel.files.durable import make_folder, move_durably, sync_tree
 from evopolicy.kernel.files.host_paths import HostPaths
 from evopolicy.kernel.files.versioned import FEEDBACK_FORMAT, SCHEMA_KEY
-from evopolicy.kernel.ports.evaluation import Evaluation, Graded, failure_counts
+from evopolicy.kernel.ports.benchmark import Artifact
+from evopolicy.kernel.ports.evaluation import Evaluation
+from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.values import Bounds, Value, public
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
-Retention = Literal["permanent", "bulk"]
 Visibility = Literal["score", "summary", "episodes", "full"]
 VISIBILITIES: tuple[Visibility, ...] = ("score", "summary", "episodes", "full")
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A file of Feedback."""
-
-    name: str
-    """Portable relative path inside the Feedback's folder: `episodes/0007.csv`."""
-    path: Path
-    """Where its bytes are now."""
-    media_type: str
-    """'text/csv', 'application/json', 'image/gif', 'image/png', 'application/x-npz', 'text/plain'."""
-    retention: Retention = "permanent"
-    """'bulk' artifacts may be evicted, oldest Submission first, when they exceed their budget."""
-    episode: int | None = None
-    """Public index it belongs to, where it belongs to one."""
-
-
 FEEDBACK = FEEDBACK_FORMAT.name
 _OUTPUT = "output"
 EPISODE_ITEMS = 1_000

@@ -11,9 +11,8 @@ from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.ports.benchmark import EpisodeSpec
-from evopolicy.kernel.ports.evaluation import CheckReport, EpisodeResult
-from evopolicy.kernel.ports.feedback import Artifact
+from evopolicy.kernel.ports.benchmark import Artifact, EpisodeSpec
+from evopolicy.kernel.ports.outcome import CheckReport, EpisodeResult
 from evopolicy.kernel.ports.served import Served
 from evopolicy.kernel.ports.transcript import Transcript
 

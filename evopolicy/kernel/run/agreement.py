@@ -14,8 +14,8 @@ from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.files.received import read_part
 from evopolicy.kernel.files.versioned import FEEDBACK_FORMAT, parse_object
 from evopolicy.kernel.ports.benchmark import PrivateSplit
-from evopolicy.kernel.ports.evaluation import Graded, failure_counts, mean_score
 from evopolicy.kernel.ports.feedback import FEEDBACK
+from evopolicy.kernel.ports.outcome import Graded, failure_counts, mean_score
 from evopolicy.kernel.ports.pool import format_selector
 from evopolicy.kernel.run.result import graded_path, measure_graded
 from evopolicy.kernel.session.journal import JOURNAL

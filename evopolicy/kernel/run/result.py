@@ -13,7 +13,8 @@ import msgspec
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
 from evopolicy.kernel.files.program import ProgramStore
 from evopolicy.kernel.ports.benchmark import EpisodeSpec, PrivateSplit, Split
-from evopolicy.kernel.ports.evaluation import Graded, evaluate_program, failure_counts
+from evopolicy.kernel.ports.evaluation import evaluate_program
+from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.ports.pool import Pool
 from evopolicy.kernel.run.watch import Watch
 from evopolicy.kernel.session.failures import FAILING_PAID, spoils

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evopolicy.kernel.errors import Refused
-from evopolicy.kernel.ports.evaluation import CheckReport
 from evopolicy.kernel.ports.feedback import FEEDBACK
+from evopolicy.kernel.ports.outcome import CheckReport
 from evopolicy.kernel.ports.pool import format_selector
 from evopolicy.kernel.session.budget import Account
 from evopolicy.kernel.session.state import SubmissionState

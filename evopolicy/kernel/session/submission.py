@@ -17,9 +17,10 @@ from evopolicy.kernel.files.durable import make_folder, write_durably
 from evopolicy.kernel.files.host_paths import HostPaths, host_paths
 from evopolicy.kernel.files.received import lines_of, read_part
 from evopolicy.kernel.files.versioned import EPISODES_FORMAT, parse_object
-from evopolicy.kernel.ports.benchmark import Benchmark, EpisodeSpec
-from evopolicy.kernel.ports.evaluation import Evaluation, Graded, Outcome, evaluate_program, failure_counts
-from evopolicy.kernel.ports.feedback import Artifact, check_artifacts, compose, publish, shown_artifacts
+from evopolicy.kernel.ports.benchmark import Artifact, Benchmark, EpisodeSpec
+from evopolicy.kernel.ports.evaluation import Evaluation, evaluate_program
+from evopolicy.kernel.ports.feedback import check_artifacts, compose, publish, shown_artifacts
+from evopolicy.kernel.ports.outcome import Graded, Outcome, failure_counts
 from evopolicy.kernel.ports.pool import MAX_EPISODES
 from evopolicy.kernel.ports.protocols import Executor, RenderJob
 from evopolicy.kernel.secrecy.secrets import NO_SECRETS, Masker

@@ -25,7 +25,7 @@ from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.engine.worker_handle import WorkerHandle
 from evopolicy.kernel.errors import ConfigError, ExecutionError, IsolationError
 from evopolicy.kernel.ports.benchmark import BenchmarkReference
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome, PolicyFailure
+from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome, PolicyFailure
 from evopolicy.kernel.ports.protocols import Isolation, RenderJob
 from evopolicy.kernel.trace import read_trace
 from tests.execution import toys

@@ -13,7 +13,7 @@ import pytest
 from evopolicy.execution.engine import worker
 from evopolicy.execution.engine.control import Link
 from evopolicy.execution.policy.templates import NurseryLost
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Outcome
+from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome
 from tests.execution import toys
 from tests.execution.conftest import LIMITS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from evopolicy.execution.engine.executor import LocalExecutor
-from evopolicy.kernel.ports.evaluation import Outcome
+from evopolicy.kernel.ports.outcome import Outcome
 from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 from tests.execution.conftest import stalled_in_act

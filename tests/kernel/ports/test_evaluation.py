@@ -12,16 +12,8 @@ import pytest
 
 from evopolicy.kernel.errors import ExecutionError, IsolationError
 from evopolicy.kernel.ports.benchmark import EpisodeSpec
-from evopolicy.kernel.ports.evaluation import (
-    EpisodeFault,
-    EpisodeResult,
-    Fault,
-    Outcome,
-    PolicyFailure,
-    evaluate_program,
-    failure_counts,
-    grade,
-)
+from evopolicy.kernel.ports.evaluation import EpisodeFault, evaluate_program, grade
+from evopolicy.kernel.ports.outcome import EpisodeResult, Fault, Outcome, PolicyFailure, failure_counts
 from tests.kernel.bench import FAILURE_SCORE, InlineExecutor, Tally, write_program
 
 EPISODES = tuple(EpisodeSpec(n, 100 + n, n, {"offset": n / 8}) for n in (4, 0, 2))

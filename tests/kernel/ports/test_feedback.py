@@ -16,18 +16,19 @@ import pytest
 from evopolicy.kernel.errors import BenchmarkError
 from evopolicy.kernel.files.host_paths import host_paths
 from evopolicy.kernel.ports import feedback as feedback_module
-from evopolicy.kernel.ports.evaluation import EpisodeResult, Evaluation, Graded, Outcome, Output, PolicyFailure
+from evopolicy.kernel.ports.benchmark import Artifact
+from evopolicy.kernel.ports.evaluation import Evaluation
 from evopolicy.kernel.ports.feedback import (
     MAX_ARTIFACT_BYTES,
     MAX_ARTIFACTS,
     VISIBILITIES,
-    Artifact,
     check_artifacts,
     compose,
     copy_feedback,
     discard,
     publish,
 )
+from evopolicy.kernel.ports.outcome import EpisodeResult, Graded, Outcome, Output, PolicyFailure
 from evopolicy.kernel.session import shelf as shelf_module
 from evopolicy.kernel.session.record import feedback_folder
 from evopolicy.kernel.session.shelf import Shelf

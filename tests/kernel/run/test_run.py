@@ -18,7 +18,7 @@ import pytest
 from evopolicy.analysis.records.scores import run_status
 from evopolicy.kernel.errors import AgentError, ExecutionError, RecordError
 from evopolicy.kernel.ports.benchmark import BenchmarkSpec
-from evopolicy.kernel.ports.evaluation import Fault
+from evopolicy.kernel.ports.outcome import Fault
 from evopolicy.kernel.ports.pool import PoolConfig
 from evopolicy.kernel.ports.protocols import Progress
 from evopolicy.kernel.run.result import graded_path

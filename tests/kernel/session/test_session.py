@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from evopolicy.kernel.errors import Refused
-from evopolicy.kernel.ports.evaluation import Fault
+from evopolicy.kernel.ports.outcome import Fault
 from evopolicy.kernel.session.journal import Journal
 from evopolicy.kernel.session.record import FeedbackConfig
 from evopolicy.kernel.session.session import Session
