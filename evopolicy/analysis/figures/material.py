@@ -15,8 +15,8 @@ from evopolicy.analysis.records.heldout import unlike_benchmarks, unlike_note
 from evopolicy.analysis.records.scores import check_comparable, mixed_names
 from evopolicy.analysis.stats.intervals import MIXED, few_runs_foot
 from evopolicy.analysis.stats.statistics import Floats
-from evopolicy.analysis.tables.footnotes import about
 from evopolicy.analysis.tables.estimates import is_estimate
+from evopolicy.analysis.tables.footnotes import about
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.kernel.shown import plural
 

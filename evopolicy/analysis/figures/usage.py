@@ -15,10 +15,10 @@ from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.stats.intervals import Interval, interval_notes, mean_interval
 from evopolicy.analysis.stats.resampling import rank_score_intervals
-from evopolicy.present.table import ESTIMATE_MARK
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.kernel.shown import plural
+from evopolicy.present.table import ESTIMATE_MARK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

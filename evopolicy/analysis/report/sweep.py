@@ -15,10 +15,10 @@ from evopolicy.analysis.report.page import document, entry
 from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
+from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.analysis.tables.footnotes import EPISODE_MARK
 from evopolicy.analysis.tables.rank_columns import heldout_cells
 from evopolicy.analysis.tables.ranks import EntryRank
-from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.kernel.shown import plural
 from evopolicy.present.markup import Child, Html, fold, join, line, table, tag

@@ -18,9 +18,9 @@ from evopolicy.analysis.records.trajectory import curve_areas, curve_points, cur
 from evopolicy.analysis.records.validity import score_gaps, selection_validity
 from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, aggregate_mean_interval, interval_notes
 from evopolicy.analysis.stats.ties import is_above
+from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.analysis.tables.marks import mark_columns
 from evopolicy.analysis.tables.rows import Row, is_in, lay_out, noted, row_names
-from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.shown import plural
 from evopolicy.present.numbers import fitting

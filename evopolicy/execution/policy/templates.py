@@ -264,7 +264,7 @@ class Template:
                 os.close(fd)
 
     def messages(self) -> Iterator[Ended]:
-        """What arrived. Raises EOFError, `lost` set, when the template is gone."""
+        """What arrived. Raises EOFError, `lost` set, when the template is gone or said that it ends."""
         while True:
             try:
                 message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
@@ -285,7 +285,9 @@ class Template:
                 self.waiting = message[:1] != STARTED
                 self.refused = f": {process.REFUSED}" if message[:1] == REFUSED else ""
             elif message[:1] == BROKEN:
+                # It ends once it has said so: until then nobody may ask it for another Episode.
                 self.lost = message[1:].decode("utf-8", "replace")
+                raise EOFError
 
     def close(self) -> None:
         """End it; its Episodes' processes end with it."""

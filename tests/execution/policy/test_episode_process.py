@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from evopolicy.execution.policy.episode_process import SETUP_SECONDS, PolicyProcess
-from evopolicy.execution.policy.fork_server import RELEASE, STATUS, Ended
+from evopolicy.execution.policy.fork_server import BROKEN, RELEASE, STATUS, Ended
 from evopolicy.execution.policy.templates import Template
 from tests.execution.conftest import LIMITS
 
@@ -109,6 +109,18 @@ def test_a_template_is_asked_one_question_at_a_time_of_each_process() -> None:
         template.release(8)
         template.ask(8)
         assert questions() == [RELEASE + (8).to_bytes(4, "little"), eight]
+
+
+def test_a_template_that_says_it_ends_is_gone_before_its_process_is() -> None:
+    """Between the two it could be asked for Episodes that it never begins."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sweeper: Any = None
+    template = Template(ours, [], sweeper)
+    with ours, theirs:
+        theirs.send(BROKEN + b"what empties the scratch folders has ended")
+        with pytest.raises(EOFError):
+            list(template.messages())
+        assert template.lost == "what empties the scratch folders has ended"
 
 
 def test_a_template_that_is_slow_to_speak_makes_no_other_end_of_the_same_one(
