@@ -133,6 +133,19 @@ def fold(summary: Child, *content: Child, open_: bool = False, class_: str | Non
     return tag("details", tag("summary", summary), *content, open=open_, class_=class_)
 
 
+def bar(share: float) -> Html:
+    """A share of one as a bar; the number stands beside it."""
+    width = round(min(max(share, 0.0), 1.0) * 80, 1)
+    return tag(
+        "svg",
+        tag("rect", x=0, y=0, width=80, height=8, class_="track"),
+        tag("rect", x=0, y=0, width=width, height=8, class_="filled"),
+        viewBox="0 0 80 8",
+        class_="bar",
+        aria_hidden="true",
+    )
+
+
 def table(
     caption: str,
     header: Iterable[Child],

@@ -26,7 +26,7 @@ from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.material import gather, heldout_tables
 from evopolicy.analysis.figures.scores import profile_figure, rank_figure
 from evopolicy.analysis.figures.splits import splits_figure
-from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, note_of, save_figure, svg_text, title_of
+from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, as_dark, note_of, save_figure, svg_text, title_of
 from evopolicy.analysis.figures.timeline import timeline_figure
 from evopolicy.analysis.figures.usage import usage_figure
 from evopolicy.analysis.programs.diagnostics import diagnose
@@ -180,7 +180,20 @@ def test_a_timeline_marks_each_submission_over_the_bands_of_its_phases() -> None
     bands = [(band.get_label(), band.get_x(), band.get_x() + band.get_width()) for band in bars(panel)]
     assert bands == [("parametric", 2, 4), ("synthesis", 4, 12)]
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert set(shown) == {"new best", "no improvement", "rollback", "retest", "failed", "best so far"}
+    others = {"training score"}
+    assert set(shown) == {"new best", "no improvement", "rollback", "retest", "failed", "best so far", *others}
+    assert len(marked["training score"]) == len(STORY) - 1, "all but the one that failed"
+
+
+def test_a_dark_figure_is_the_light_one_in_other_colours() -> None:
+    """A report draws each once."""
+    found = frames(made(STORY))
+
+    def drawn(dark: bool) -> str:
+        """Without ids, which are digests of what they are of."""
+        return re.sub(r"figure-\w+|\bm[0-9a-f]{10}", "", svg_text(timeline_figure(found, dark=dark)))
+
+    assert as_dark(drawn(dark=False)) == drawn(dark=True) != drawn(dark=False)
 
 
 def test_the_best_so_far_of_a_timeline_is_that_of_its_new_bests_and_of_the_curves() -> None:

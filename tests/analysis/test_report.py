@@ -64,6 +64,11 @@ class Page(HTMLParser):
     def values(self, key: str) -> list[str]:
         return [value for _, name, value in self.attributes if name == key]
 
+    def images(self, kind: str) -> int:
+        """How many there are of 'figure' (drawn by the report) or 'picture' (of a Run's Feedback)."""
+        drawn = [value.startswith("data:image/svg+xml") for value in self.values("src")]
+        return drawn.count(kind == "figure")
+
 
 def page_of(folder: Path, **limits: Any) -> str:
     found = find_runs(folder)
@@ -100,7 +105,7 @@ def test_a_run_shows_its_result_submissions_changes_feedback_and_transcript(stor
         "12,000", "family/Cartpole-v1", "landlock",
     ):  # fmt: skip
         assert words in page.text, words
-    assert page.tags["img"] == 2
+    assert (page.images("picture"), page.images("figure")) == (2, 2)
     assert page.open == []
 
 
@@ -206,7 +211,7 @@ def test_no_text_of_an_agent_becomes_markup(tmp_path: Path) -> None:
     for text in (page_of(folder), render_sweep(gather_sweep(found, HOSTILE))):
         page = Page(text)
         assert not page.tags.keys() & {"script", "iframe", "link", "form"}
-        assert not page.tags["img"]
+        assert not page.images("picture")
         assert not [key for _, key, _ in page.attributes if key.startswith("on") or key == "style"]
         assert page.open == []
         assert "window.hit=1" in page.text
@@ -298,7 +303,7 @@ def test_only_files_that_are_pictures_inside_the_feedback_are_embedded(tmp_path:
     (feedback / "feedback.json").write_text(json.dumps({**content, "artifacts": [*content["artifacts"], *outside]}))
     files = read_feedback(find_runs(folder)[0], 1, 10**6)
     assert [bool(one.picture) for one in files.artifacts] == [False, False, True, False, False]
-    assert Page(page_of(folder)).tags["img"] == 1
+    assert Page(page_of(folder)).images("picture") == 1
 
 
 # --- what load reads ---------------------------------------------------------------------------------------------
@@ -411,7 +416,7 @@ def test_a_figure_is_an_image_so_that_nothing_in_it_runs(lay_run: Callable[..., 
     figure = Figure("Ranks <b>", "bars", b"<svg><script>window.hit=1</script></svg>")
     page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=[figure])))
     assert page.tags["script"] == 0
-    assert page.tags["img"] == 1
+    assert page.images("figure") == 3, "and two of the Run's own"
     assert "Ranks <b>" in page.text
 
 
@@ -423,7 +428,8 @@ def test_figures_are_drawn_for_light_and_dark_or_say_why_not(lay_run: Callable[.
     assert figures[0].title == "Rank scores"
     assert figures[0].svg and figures[0].dark and figures[0].svg != figures[0].dark
     page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=figures)))
-    assert page.tags["picture"] == page.tags["img"] == sum(bool(figure.svg) for figure in figures)
+    drawn = sum(bool(figure.svg) for figure in figures)
+    assert page.tags["picture"] == page.images("figure") == drawn + 2 * 4, "and two of each Run's own"
     lay_run("cy", "cartpole", isolation="none")
     refused = draw_figures(find_runs(tmp_path / "outputs"))[0]
     assert "isolation" in refused.problem

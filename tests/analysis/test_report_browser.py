@@ -166,7 +166,7 @@ def test_pictures_are_shown(run_page: str, show: Callable[..., Any]) -> None:
     script = "return [...document.images].map(one => one.decode().then(() => one.naturalWidth))"
     assert browser.execute_async_script(
         f"const done = arguments[0]; Promise.all((() => {{ {script} }})()).then(done, e => done(String(e)))"
-    ) == [1, 1]
+    ) == [691, 1, 1, 691], "the two of the Feedback between what the report drew"
 
 
 def test_nothing_an_agent_wrote_runs(tmp_path: Path, show: Callable[..., Any]) -> None:

@@ -366,6 +366,16 @@ def picture(figure: Figure, kind: str, dpi: float = 150) -> bytes:
     return out.getvalue()
 
 
+def as_dark(svg: str) -> str:
+    """A light figure's SVG in the colours of the dark: as if it had been drawn anew."""
+    pairs = {
+        **{getattr(LIGHT, name): getattr(DARK, name) for name in ("ground", "ink", "quiet", "line", "grid")},
+        **dict(zip(LIGHT.colours, DARK.colours, strict=True)),
+        **{LIGHT.bands[kind]: DARK.bands[kind] for kind in LIGHT.bands},
+    }
+    return re.sub(r"#[0-9a-f]{6}\b", lambda found: pairs.get(found[0], found[0]), svg)
+
+
 def svg_text(figure: Figure) -> str:
     """The figure as one `<svg>` element to stand in a page, beside others: its ids and its style are its own.
 

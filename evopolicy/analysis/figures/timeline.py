@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from evopolicy.analysis.figures.material import of_runs
 from evopolicy.analysis.figures.style import WIDTH, Theme, canvas, style
 from evopolicy.analysis.programs.edits import edit_frame, phase_frame
@@ -24,21 +26,31 @@ _TALL = 0.12
 
 
 def timeline_figure(
-    frames: Frames, run: str = "", *, value: str = "", data_edits: bool = False, dark: bool = False
+    frames: Frames,
+    run: str = "",
+    *,
+    value: str = "",
+    data_edits: bool = False,
+    edits: pd.DataFrame | None = None,
+    dark: bool = False,
 ) -> Figure:
     """Submissions of one Run against Episode units, over bands of its phases, with its best so far.
+
+    Where Validation is drawn, training scores stand beside it as small points; the held-out mean is a line.
 
     Args:
         run: of `frames.runs`; needed where there are several.
         value: 'validation' or 'score' (training, as the agent saw it); by default Validation where it was measured.
         data_edits: see `edits.edit_kinds`.
+        edits: the Run's `edits.edit_frame`, where it is there already.
 
     A Run without a valid result is drawn where it is named or alone, with a note that says so.
 
     Raises RecordError where the Run is not there or has no Submission.
     """
     fact = _one(frames, run)
-    edits = edit_frame(of_runs(frames, {fact["run"]}), data_edits=data_edits)
+    if edits is None:
+        edits = edit_frame(of_runs(frames, {fact["run"]}), data_edits=data_edits)
     rows = rows_of(edits)
     if not rows:
         raise RecordError(f"timeline: {fact['run']} has no Submission; there is nothing to draw")
@@ -47,21 +59,24 @@ def timeline_figure(
     marks = [mark_of(row, "new_best" if value == "validation" else "new_best_training") for row in rows]
     with style(dark) as theme:
         shown = [mark for mark in MARKS if mark in marks]
-        title = f"{fact['entry']} on {fact['benchmark']}, seed {fact['seed']}"
         keys = [(mark, {"ls": "", "ms": 6, **_settings(mark, theme)}) for mark in shown]
-        figure, (panel,) = canvas(
-            theme, title, [_note(rows, marks, value, fact)], size=(WIDTH, 2.9), keys=[*keys, _best_key(theme)]
-        )
-        _draw_marks(panel, rows, marks, value, theme)
-        end = max(rows[-1]["units_used"], fact["units_budget"] or 0)
-        _draw_best(panel, rows, value, end, theme)
-        panel.set_xlim(0, end * 1.012)
+        others = _others(rows, value, fact, theme)
+        title, notes = f"{fact['entry']} on {fact['benchmark']}, seed {fact['seed']}", [_note(rows, marks, value, fact)]
+        keys += [_best_key(theme), *others]
+        figure, (panel,) = canvas(theme, title, notes, size=(WIDTH, 2.9), keys=keys)
+        _draw_marks(panel, rows, marks, value, _beside(rows, value, fact), theme)
+        _draw_others(panel, rows, others, fact)
+        _draw_best(panel, rows, value, max(rows[-1]["units_used"], fact["units_budget"] or 0), theme)
         _draw_phases(panel, rows_of(phase_frame(edits)), theme)
-        panel.set_xlabel("Episode units spent")
-        panel.set_ylabel("Validation mean" if value == "validation" else "training score")
-        panel.grid(axis="y")
-        panel.spines["left"].set_visible(False)
+        _dress(panel, value)
     return figure
+
+
+def _dress(panel: Axes, value: str) -> None:
+    panel.set_xlabel("Episode units spent")
+    panel.set_ylabel("Validation mean" if value == "validation" else "training score")
+    panel.grid(axis="y")
+    panel.spines["left"].set_visible(False)
 
 
 def mark_of(edit: Mapping[str, Any], best: str = "new_best") -> str:
@@ -108,6 +123,41 @@ def _best_key(theme: Theme) -> tuple[str, dict[str, Any]]:
     return "best so far", {"color": theme.colours[1], "lw": 1.4}
 
 
+_TRAINING, _HELDOUT = "training score", "held-out mean"
+
+
+def _others(
+    rows: Sequence[Mapping[str, Any]], value: str, fact: Mapping[str, Any], theme: Theme
+) -> list[tuple[str, dict[str, Any]]]:
+    """What is drawn beside `value`, with its settings: training scores, the held-out mean."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    if value != "score" and any(row["score"] is not None for row in rows):
+        found.append((_TRAINING, {"ls": "", "marker": ".", "ms": 4, "mfc": theme.quiet, "mec": theme.quiet}))
+    if fact["heldout_mean"] is not None:
+        found.append((_HELDOUT, {"color": theme.ink, "lw": 1.0, "ls": (0, (2, 2))}))
+    return found
+
+
+def _beside(rows: Sequence[Mapping[str, Any]], value: str, fact: Mapping[str, Any]) -> list[float]:
+    """Their values."""
+    scores = [row["score"] for row in rows] if value != "score" else []
+    return [one for one in (*scores, fact["heldout_mean"]) if one is not None]
+
+
+def _draw_others(
+    panel: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    others: Sequence[tuple[str, dict[str, Any]]],
+    fact: Mapping[str, Any],
+) -> None:
+    settings = dict(others)
+    if _TRAINING in settings:
+        points = [(row["at"], row["score"]) for row in rows if row["score"] is not None]
+        panel.plot(*zip(*points, strict=True), zorder=2, label=_TRAINING, **settings[_TRAINING])
+    if _HELDOUT in settings:
+        panel.axhline(fact["heldout_mean"], zorder=1, label=_HELDOUT, **settings[_HELDOUT])
+
+
 def _place(rows: Sequence[dict[str, Any]]) -> None:
     """Set `at`, the middle of the Episode units a Submission cost: inside its band, not on the edge of two."""
     used = 0
@@ -116,9 +166,17 @@ def _place(rows: Sequence[dict[str, Any]]) -> None:
         used = row["units_used"]
 
 
-def _draw_marks(panel: Axes, rows: Sequence[Mapping[str, Any]], marks: Sequence[str], value: str, theme: Theme) -> None:
+def _draw_marks(
+    panel: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    marks: Sequence[str],
+    value: str,
+    beside: Sequence[float],
+    theme: Theme,
+) -> None:
     known = [row[value] for row in rows if row[value] is not None]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    every = [*known, *beside]
+    low, high = (min(every), max(every)) if every else (0.0, 1.0)
     span = (high - low) or 1.0
     floor = low - (0.14 if "failed" in marks or len(known) < len(rows) else 0.0) * span
     panel.set_ylim(floor - 0.07 * span, high + (0.12 + _TALL) * span)
@@ -150,6 +208,7 @@ def _draw_best(panel: Axes, rows: Sequence[Mapping[str, Any]], value: str, end: 
             "zorder": 3,
         }
         panel.plot([*x, end], [*y, y[-1]], **line)
+    panel.set_xlim(0, end * 1.012)
 
 
 def _draw_phases(panel: Axes, phases: Sequence[Mapping[str, Any]], theme: Theme) -> None:

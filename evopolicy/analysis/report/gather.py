@@ -10,6 +10,7 @@ from evopolicy.analysis.programs.edits import edit_frame, phase_frame
 from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.load import Found, load_frames, read_episodes
 from evopolicy.analysis.records.scores import cell_scores, mixed_names, planned_cell, run_status
+from evopolicy.analysis.report.plots import draw_episodes, draw_timeline
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SubmissionPart, SweepPart
 from evopolicy.analysis.report.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
 from evopolicy.analysis.tables.ranks import rank_table
@@ -59,7 +60,7 @@ def gather_sweep(
         refusal = str(error)
     runs = []
     for number, run in enumerate(found):
-        part = _outline(run, found)
+        part = _outline(run, found, draw=number < limits.runs)
         part = replace(part, entry=names.get(part.entry, part.entry))
         selected = run.result.selected
         if selected is not None and number < limits.runs:
@@ -68,7 +69,7 @@ def gather_sweep(
     return SweepPart(title, table, refusal, cells, runs, found.unreadable, figures)
 
 
-def _outline(run: Run, found: Found) -> RunPart:
+def _outline(run: Run, found: Found, draw: bool = True) -> RunPart:
     """What fits into a table or two of the Run."""
     cell = planned_cell(run, found.cells)
     status, reason = run_status(run, cell)
@@ -76,10 +77,14 @@ def _outline(run: Run, found: Found) -> RunPart:
     edits = edit_frame(frames, data_edits=True)  # as the diffs beside it, which show every file
     by_number = {row["submission"]: row for row in rows_of(edits)}
     rows = [{**row, **by_number.get(row["submission"], {})} for row in rows_of(frames.submissions)]
+    graded, measured = _heldout(run), run.result.assessment
+    scored = any(row["score"] is not None for row in rows)
     notes = tuple(row["reason"] for row in rows_of(frames.gaps) if row["reason"])
     return RunPart(
         run, cell.entry if cell else run.record.entry, status, reason, (), rows, rows_of(phase_frame(edits)),
-        rows_of(frames.candidates), _heldout(run), notes=notes,
+        rows_of(frames.candidates), graded, notes=notes,
+        timeline=draw_timeline(frames, edits) if draw and scored else None,
+        episodes=draw_episodes(graded, measured) if draw and graded and measured else None,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 
+from evopolicy.analysis.report.shape import Figure
 from evopolicy.analysis.report.style import STYLE
 from evopolicy.present.markup import Child, Html, join, line, tag
 
@@ -40,3 +41,20 @@ def document(title: str, contents: Sequence[Html], *body: Child) -> str:
     )
     skip = tag("a", "Skip to the report", href="#main", class_="skip")
     return join(Html("<!doctype html>\n"), tag("html", head, tag("body", skip, page), lang="en"), Html("\n"))
+
+
+def figure(drawn: Figure) -> Html:
+    """As an image, whose own styles stay in it, in a box that scrolls where the page is too narrow to read it."""
+    title = line(drawn.title)
+    if not drawn.svg:
+        return tag(
+            "figure", tag("figcaption", title), tag("p", f"Not drawn: {line(drawn.problem, 500)}.", class_="cut")
+        )
+    dark = tag("source", srcset=_embedded(drawn.dark), media="(prefers-color-scheme:dark)") if drawn.dark else None
+    image = tag("img", src=_embedded(drawn.svg), alt=line(drawn.text, 600))
+    box = tag("div", tag("picture", dark, image), class_="scroll", tabindex=0, role="region", aria_label=title)
+    return tag("figure", tag("figcaption", title), box, class_="drawn")
+
+
+def _embedded(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"

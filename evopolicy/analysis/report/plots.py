@@ -1,16 +1,21 @@
-"""The figures of a sweep's report, in the light and in the dark."""
+"""The figures of reports, in the light and in the dark."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from evopolicy.analysis.records.load import Found, load_frames
 from evopolicy.analysis.report.shape import Figure
 from evopolicy.kernel.errors import EvoPolicyError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure as Drawn
+
+    from evopolicy.analysis.records.frames import Frames
+    from evopolicy.kernel.ports.outcome import Graded
+    from evopolicy.kernel.session.selection import Measurement
 
 
 def draw_figures(found: Found, allow: Collection[str] = ()) -> list[Figure]:
@@ -26,14 +31,31 @@ def draw_figures(found: Found, allow: Collection[str] = ()) -> list[Figure]:
         "Usage against score": usage_figure,
     }
     frames = load_frames(found, programs=False)
-    return [_figure(title, draw, frames, allow) for title, draw in kinds.items()]
+    return [_figure(title, lambda draw=draw: draw(frames, allow=allow)) for title, draw in kinds.items()]  # type: ignore[misc]
 
 
-def _figure(title: str, draw: Callable[..., Drawn], frames: Any, allow: Collection[str]) -> Figure:
-    from evopolicy.analysis.figures.style import note_of, svg_text
+def draw_timeline(frames: Frames, edits: pd.DataFrame) -> Figure:
+    """The scores of the one Run in `frames` over its Episode units; `edits` is its `edits.edit_frame`."""
+    from evopolicy.analysis.figures.timeline import timeline_figure
+
+    return _figure("Scores over the Run", lambda: timeline_figure(frames, edits=edits))
+
+
+def draw_episodes(graded: Sequence[Graded], measured: Measurement) -> Figure:
+    """The held-out Episodes that `measured` is of."""
+    from evopolicy.analysis.figures.episodes import episodes_figure
+
+    scores = [one.score for one in graded]
+    failed = [one.outcome.failure is not None for one in graded]
+    return _figure("Held-out Episodes", lambda: episodes_figure(scores, failed, measured.mean, measured.standard_error))
+
+
+def _figure(title: str, draw: Callable[[], Drawn]) -> Figure:
+    from evopolicy.analysis.figures.style import as_dark, note_of, svg_text
 
     try:
-        light, dark = (draw(frames, allow=allow, dark=dark) for dark in (False, True))
+        drawn = draw()
     except EvoPolicyError as error:
         return Figure(title, "", problem=str(error))
-    return Figure(title, f"{title}. {note_of(light)}", svg_text(light).encode(), svg_text(dark).encode())
+    svg = svg_text(drawn)
+    return Figure(title, f"{title}. {note_of(drawn)}", svg.encode(), as_dark(svg).encode())

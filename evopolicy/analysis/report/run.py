@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evopolicy.analysis.records.scores import wall_seconds
-from evopolicy.analysis.report import drawing
 from evopolicy.analysis.report.gather import LIMITS
-from evopolicy.analysis.report.page import document, entry
+from evopolicy.analysis.report.page import document, entry, figure
 from evopolicy.analysis.report.shape import Limits, RunPart
 from evopolicy.analysis.report.submission import changed_lines, marks, submission
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
@@ -174,24 +173,9 @@ def _conditions(record: RunRecord) -> Html:
 # --- what came of it ---------------------------------------------------------------------------------------------
 
 
-def timeline(part: RunPart) -> Html | None:
-    """The drawing of the Run's scores with its legend."""
-    measured = part.run.result.assessment
-    drawn = drawing.timeline(
-        part.rows, part.phases, part.run.record.budget.episodes, measured.mean if measured else None
-    )
-    if drawn is None:
-        return tag("p", "No Submission has a score yet.")
-    return join(
-        drawn,
-        drawing.legend(
-            ("training", "training score"),
-            ("training new", "a new best of it"),
-            ("best", "its best so far"),
-            ("validation", "Validation, known after the Run"),
-            ("best validated", "its best so far"),
-        ),
-    )
+def timeline(part: RunPart) -> Html:
+    """The drawing of the Run's scores."""
+    return tag("p", "No Submission has a score yet.") if part.timeline is None else figure(part.timeline)
 
 
 def overview(part: RunPart, anchor: str = "", limit: int = 400) -> Html | None:
@@ -268,8 +252,6 @@ def heldout(part: RunPart) -> list[Html | None]:
     words = f"Mean {mean}, {_over(measured)} the agent never saw; in {measured.failed} the Policy failed."
     if not part.heldout:
         return [tag("p", words), tag("p", "The single Episodes are not there any more.", class_="cut")]
-    scores = [one.score for one in part.heldout]
-    lost = [one.outcome.failure is not None for one in part.heldout]
     rows: list[list[Child]] = [
         [str(one.outcome.index), typeset(one.score), one.outcome.length,
          one.outcome.ending + (f": {one.outcome.failure.kind}" if one.outcome.failure else "")]
@@ -279,7 +261,7 @@ def heldout(part: RunPart) -> list[Html | None]:
     more = len(part.heldout) - len(rows)
     return [
         tag("p", words),
-        drawing.episode_points(scores, lost, measured.mean, measured.standard_error),
+        figure(part.episodes) if part.episodes else None,
         fold("Every Episode", listed, tag("p", f"{plural(more, 'Episode')} left out", class_="cut") if more else None),
     ]
 

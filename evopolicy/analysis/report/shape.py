@@ -39,6 +39,20 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A drawing that was made elsewhere."""
+
+    title: str
+    text: str
+    """What it shows, for who cannot see it."""
+    svg: bytes = b""
+    dark: bytes = b""
+    """For readers of dark pages; b'' where there is none."""
+    problem: str = ""
+    """Why there is none."""
+
+
+@dataclass(frozen=True)
 class SubmissionPart:
     """One Submission with all that belongs to it."""
 
@@ -76,20 +90,10 @@ class RunPart:
     """What could not be read, and how the agent's attempts ended."""
     final: Changes = field(default_factory=Changes)
     """From the initial Program to the selected one."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawing that was made elsewhere."""
-
-    title: str
-    text: str
-    """What it shows, for who cannot see it."""
-    svg: bytes = b""
-    dark: bytes = b""
-    """For readers of dark pages; b'' where there is none."""
-    problem: str = ""
-    """Why there is none."""
+    timeline: Figure | None = None
+    """Its scores over Episode units; None where no Submission has one."""
+    episodes: Figure | None = None
+    """Its held-out Episodes; None where none are there."""
 
 
 @dataclass(frozen=True)

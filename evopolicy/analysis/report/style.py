@@ -5,14 +5,10 @@ from __future__ import annotations
 _LIGHT = """
 --ground:#fcfcfa; --panel:#f3f3f0; --ink:#1d1f21; --soft:#5a5f66; --rule:#d8d9d5; --accent:#1a5c9e; --tint:#e4edf6;
 --add:#0f5a2c; --add-ground:#e4f4e8; --cut:#8f1d15; --cut-ground:#fbe8e5; --warn:#7a4a00; --warn-ground:#fbf0da;
---synthesis:#dfe9f4; --parametric:#f1ecdc; --second:#8a5a00;
---c0:#1a5c9e; --c1:#a34b00; --c2:#1c7048; --c3:#8b3a86; --c4:#5a5f66; --c5:#a32434; --c6:#0b6e7a; --c7:#6b5500;
 """
 _DARK = """
 --ground:#15171a; --panel:#1e2125; --ink:#e5e7e9; --soft:#a2a8b0; --rule:#363a40; --accent:#86b7f0; --tint:#1f2f42;
 --add:#a3dfb4; --add-ground:#17301f; --cut:#f6b8b0; --cut-ground:#3b1f1c; --warn:#edc985; --warn-ground:#352a14;
---synthesis:#1d2b3b; --parametric:#2c2819; --second:#dfb35c;
---c0:#86b7f0; --c1:#f0a463; --c2:#7fcf9f; --c3:#d99ad4; --c4:#a2a8b0; --c5:#f08d97; --c6:#6cc7d2; --c7:#d2bd66;
 """
 
 STYLE = (
@@ -123,33 +119,9 @@ img { max-width:100%; height:auto; border-radius:4px; background:#fff; }
 .replays img { border:1px solid var(--rule); display:block; }
 .figures { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr)); gap:1.5rem;
   align-items:start; }
-.figures img { display:block; min-width:34rem; }
-.small-multiples { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr)); gap:1rem; }
-svg.chart { display:block; width:100%; min-width:34rem; max-width:56rem; height:auto; }
-svg.half { min-width:19rem; max-width:30rem; }
-svg text { fill:var(--soft); font-size:12px; font-family:inherit; }
-svg .small { font-size:11px; } svg .middle { text-anchor:middle; } svg .end { text-anchor:end; }
-.grid { stroke:var(--rule); }
-.phase.synthesis { fill:var(--synthesis); } .phase.parametric { fill:var(--parametric); }
-.best { fill:none; stroke:var(--accent); stroke-width:1.5; } .best.validated { stroke:var(--second);
-  stroke-dasharray:5 3; }
-.training { fill:var(--ground); stroke:var(--accent); stroke-width:1.5; } .training.new { fill:var(--accent); }
-.validation { fill:var(--second); } .heldout { stroke:var(--ink); stroke-dasharray:2 3; stroke-width:1.5; }
-svg .heldout-text { fill:var(--ink); } svg .failed { fill:var(--cut); font-size:15px; font-weight:700; }
-.episode { fill:var(--accent); fill-opacity:.75; } .episode.lost { fill:var(--cut); }
-.mean { stroke:var(--ink); stroke-width:1.5; } .error { fill:var(--tint); }
+.drawn img { display:block; min-width:34rem; max-width:56rem; width:100%; }
 .bar { width:5rem; height:.5rem; margin-left:.6rem; vertical-align:middle; }
 .track { fill:var(--rule); } .filled { fill:var(--accent); }
-.curve { fill:none; stroke-width:1.75; }
-"""
-    + "\n".join(
-        f".c{i} {{ stroke:var(--c{i}); stroke-dasharray:{dash}; }}"
-        for i, dash in enumerate(("none", "7 3", "2 3", "9 3 2 3", "4 4", "12 3", "2 5", "6 2 2 2"))
-    )
-    + """
-.legend { display:flex; flex-wrap:wrap; gap:.2rem 1.2rem; list-style:none; margin:0 0 1rem; padding:0;
-  font-size:.875rem; color:var(--soft); }
-.key { width:1rem; height:1rem; margin-right:.4rem; vertical-align:-.15rem; }
 .notes { font-size:.875rem; padding-left:1.1rem; max-width:46rem; overflow-wrap:anywhere; }
 footer { color:var(--soft); font-size:.8125rem; }
 @media (min-width:82rem) { .beside { grid-template-columns:minmax(0,1fr) minmax(0,1fr); } .beside.one {

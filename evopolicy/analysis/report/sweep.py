@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evopolicy.analysis.records.scores import CellScore
-from evopolicy.analysis.report import drawing
 from evopolicy.analysis.report.conditions import conditions
 from evopolicy.analysis.report.gather import IN_SWEEP
-from evopolicy.analysis.report.page import document, entry
+from evopolicy.analysis.report.page import document, entry, figure
 from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
-from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SweepPart
+from evopolicy.analysis.report.shape import Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
 from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.analysis.tables.footnotes import EPISODE_MARK
@@ -21,7 +19,7 @@ from evopolicy.analysis.tables.rank_columns import heldout_cells
 from evopolicy.analysis.tables.ranks import EntryRank
 from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.kernel.shown import plural
-from evopolicy.present.markup import Child, Html, fold, join, line, table, tag
+from evopolicy.present.markup import Child, Html, bar, fold, join, line, table, tag
 from evopolicy.present.numbers import NONE, dollars, duration, mean_and_error, minus, plain, rank_score, typeset
 from evopolicy.present.table import ESTIMATE_MARK, Cell
 
@@ -65,17 +63,16 @@ def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
     groups = [(name, [run for run in places.shown if run.entry == name]) for name in places.entries]
     listed = [entry(places.group(name), line(name, 40), str(len(runs))) for name, runs in groups if runs]
     contents = [
-        entry("ranks", "Ranks"), entry("scores", "Held-out"), entry("curves", "Curves"),
+        entry("ranks", "Ranks"), entry("scores", "Held-out"),
         *([entry("figures", "Figures")] if part.figures else []), entry("runs", "Runs", below=listed),
     ]  # fmt: skip
-    drawn = tag("div", *map(_figure, part.figures), class_="figures")
+    drawn = tag("div", *map(figure, part.figures), class_="figures")
     return document(
         part.title,
         contents,
         tag("header", tag("h1", line(part.title)), tag("p", words, class_="lead"), conditions(part)),
         tag("section", tag("h2", "Ranks"), _ranks(part, places), id="ranks"),
         tag("section", tag("h2", "Held-out scores"), _scores(part, places), _absent(part), id="scores"),
-        tag("section", tag("h2", "Best so far"), *_curves(part, places), id="curves"),
         tag("section", tag("h2", "Figures"), drawn, id="figures") if part.figures else None,
         tag(
             "section", tag("h2", "Runs"),
@@ -132,7 +129,7 @@ def _rank_row(row: EntryRank, places: _Places, used: Sequence[Mapping[str, Any]]
     guessed = ESTIMATE_MARK if any(is_estimate(usage, "cost_usd") for usage in used) else ""
     unknown = "unknown" if tokens else "–"
     spent = unknown if cost is None else guessed + dollars(cost)
-    score = join(tag("a", rank_score(row.rank_score), href=f"#{places.group(row.entry)}"), drawing.bar(row.rank_score))
+    score = join(tag("a", rank_score(row.rank_score), href=f"#{places.group(row.entry)}"), bar(row.rank_score or 0.0))
     return [
         tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
         "–" if row.place is None else str(row.place),
@@ -193,43 +190,6 @@ def _absent(part: SweepPart) -> Html | None:
     return fold(
         plural(len(cells), "cell") + " not done", tag("ul", *items, class_="notes"), more, open_=len(items) <= 10
     )
-
-
-# --- curves and figures ------------------------------------------------------------------------------------------
-
-
-def _curves(part: SweepPart, places: _Places) -> list[Html | None]:
-    styles = {name: place for place, name in enumerate(sorted(places.entries))}  # as the figures have them
-    charts = [
-        drawing.curves(
-            benchmark,
-            [(run.entry, styles.get(run.entry, 0), run.rows) for run in part.runs
-             if run.run.record.benchmark.slug == benchmark],
-        )
-        for benchmark in places.benchmarks
-    ]  # fmt: skip
-    if not any(charts):
-        return [tag("p", "No Submission has a score yet.")]
-    key = drawing.legend(*[(f"curve c{i % drawing.STYLES}", line(name, 60)) for name, i in styles.items()])
-    words = "The best training score so far, a line a Run; what held out is in the table above."
-    return [tag("p", words, class_="soft"), key, tag("div", *charts, class_="small-multiples")]
-
-
-def _figure(figure: Figure) -> Html:
-    """As an image, whose own styles stay in it, in a box that scrolls where the page is too narrow to read it."""
-    title = line(figure.title)
-    if not figure.svg:
-        return tag(
-            "figure", tag("figcaption", title), tag("p", f"Not drawn: {line(figure.problem, 500)}.", class_="cut")
-        )
-    dark = tag("source", srcset=_embedded(figure.dark), media="(prefers-color-scheme:dark)") if figure.dark else None
-    image = tag("img", src=_embedded(figure.svg), alt=line(figure.text, 600))
-    box = tag("div", tag("picture", dark, image), class_="scroll", tabindex=0, role="region", aria_label=title)
-    return tag("figure", tag("figcaption", title), box)
-
-
-def _embedded(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 # --- the Runs ----------------------------------------------------------------------------------------------------
