@@ -17,7 +17,7 @@ from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.analysis.tables.ranks import rank_table
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.present.table import Table
-from tests.analysis.test_figures import simple, texts
+from tests.analysis.figures.test_figures import simple, texts
 from tests.analysis.trajectories import frames
 
 SUITE, OTHER = "evopolicy/Acrobot-v1", "gymnasium/Acrobot-v1"

@@ -15,8 +15,8 @@ from evopolicy.analysis.report.gather import gather_run, gather_sweep
 from evopolicy.analysis.report.run import render_run
 from evopolicy.analysis.report.sweep import render_sweep
 from evopolicy.kernel.ports.transcript import Step, ToolCall
+from tests.analysis.report.test_report import hostile
 from tests.analysis.report_runs import GIF, Sent, lay, png, said
-from tests.analysis.test_report import hostile
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
