@@ -1,4 +1,4 @@
-"""Measures what an Episode of every Benchmark takes, for the estimates of `--dry-run`: evopolicy/cli/seconds.json.
+"""Measures what an Episode of every Benchmark takes, for the estimates of `--dry-run`: evopolicy/sweeps/seconds.json.
 
     python scripts/measure_seconds.py [NAME ...]
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.authoring import find_benchmark
-from evopolicy.cli import dry_run
 from evopolicy.kernel.policy import PolicyContext, bind
 from evopolicy.kernel.ports.benchmark import EpisodeSpec
 from evopolicy.presets import conf_folder
+from evopolicy.sweeps import dry_run
 
 _STEPS, _RESETS = 300, 10
 

@@ -55,6 +55,15 @@ def test_the_kernel_imports_only_the_standard_library_numpy_and_msgspec() -> Non
     assert {module for module in ours if not module.startswith("evopolicy.kernel")} == set()
 
 
+def test_sweeps_run_without_hydra() -> None:
+    """Its modules, and what the process of a cell and the tracker's import when they are at work."""
+    names = [f"evopolicy.sweeps.{path.stem}" for path in modules("evopolicy/sweeps") if path.stem != "__init__"]
+    after = loaded(f"import {', '.join(names)}, evopolicy.build, evopolicy.tracking.follow")
+    assert set(names) <= after
+    assert {module.partition(".")[0] for module in after} & {"hydra", "omegaconf", "hydra_plugins"} == set()
+    assert {module for module in after if module.startswith("evopolicy.cli")} == set()
+
+
 @pytest.mark.parametrize("sibling", SIBLINGS)
 def test_a_sibling_imports_no_other_sibling(sibling: str) -> None:
     after = loaded(f"import evopolicy.{sibling}")

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from evopolicy.cli import installed, machine
 from evopolicy.cli.finding import Finding, Verdict
 from evopolicy.cli.options import OUTPUT, pairs
-from evopolicy.cli.text import clean, show
+from evopolicy.cli.text import show
+from evopolicy.kernel.shown import clean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,16 +9,16 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from evopolicy.cli.board import Board
-from evopolicy.cli.cell import outcome_of
-from evopolicy.cli.dry_run import print_plan
 from evopolicy.cli.launch import Composer, tracked
-from evopolicy.cli.plan import Command, PlannedCell, default_sweep_name, plan_command
 from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_sweep
-from evopolicy.cli.sweep import output_override, recorded
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.session.record import load_run
+from evopolicy.sweeps.board import Board
+from evopolicy.sweeps.cell import outcome_of
+from evopolicy.sweeps.dry_run import print_plan
+from evopolicy.sweeps.plan import Command, PlannedCell, default_sweep_name, plan_command
+from evopolicy.sweeps.sweep import output_override, recorded
 
 
 def launch_elsewhere(

@@ -9,7 +9,6 @@ from typing import cast
 from evopolicy import build
 from evopolicy.cli import compose
 from evopolicy.cli.options import unquoted
-from evopolicy.cli.text import clean, number, plural
 from evopolicy.config import config_from
 from evopolicy.kernel.errors import ConfigError, ProgramError
 from evopolicy.kernel.ports.benchmark import Split
@@ -17,6 +16,8 @@ from evopolicy.kernel.ports.evaluation import Evaluation
 from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.ports.pool import SPLITS
 from evopolicy.kernel.session.selection import Measurement
+from evopolicy.kernel.shown import clean, plural
+from evopolicy.sweeps.text import number
 
 _OWN = ("program", "split", "episodes")
 _SHOWN_FAILURES = 3

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evopolicy.cli.processes import kill_tree
+from evopolicy.sweeps.processes import kill_tree
 
 Verdict = Literal["ok", "warn", "no", "info"]
 

@@ -16,16 +16,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from evopolicy.cli import compose
-from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.dry_run import print_plan
-from evopolicy.cli.follow import Follower
-from evopolicy.cli.plan import Command, PlannedCell, default_sweep_name, plan_command, say_again
 from evopolicy.cli.problems import sentence
 from evopolicy.cli.summary import print_run, print_sweep
-from evopolicy.cli.sweep import output_override, run_single, run_sweep
 from evopolicy.config import written
 from evopolicy.kernel.run.sweep import Cell, read_sweep, sweep_folder
 from evopolicy.kernel.session.record import Run
+from evopolicy.sweeps.board import Board, CellState
+from evopolicy.sweeps.dry_run import print_plan
+from evopolicy.sweeps.follow import Follower
+from evopolicy.sweeps.plan import Command, PlannedCell, default_sweep_name, plan_command, say_again
+from evopolicy.sweeps.sweep import output_override, run_single, run_sweep
 
 _SEED = re.compile(r"seed=(0|-?[1-9]\d{0,17})")
 

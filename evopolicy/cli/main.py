@@ -90,9 +90,9 @@ def help_text(word: str = "") -> str:
 
 def _tell(error: Exception) -> int:
     """Say what went wrong in one sentence; the exit code."""
-    from evopolicy.cli.text import clean
     from evopolicy.kernel.errors import EvoPolicyError
     from evopolicy.kernel.secrecy.secrets import Masker
+    from evopolicy.kernel.shown import clean
 
     text: str | None = str(error)
     code = getattr(error, "exit_code", 2)

@@ -17,7 +17,6 @@ from evopolicy.cells import run_folder
 from evopolicy.cli.options import OUTPUT, listed, pair, truth, unquoted
 from evopolicy.cli.sources import sources, tell_left_out, tell_unreadable
 from evopolicy.cli.summary import print_table_or_why
-from evopolicy.cli.text import clean, number, plural
 from evopolicy.cli.verbs import VERBS
 from evopolicy.consent import TRUST
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError, RecordError, did_you_mean
@@ -27,7 +26,9 @@ from evopolicy.kernel.files.versioned import REGRADE_FORMAT, SCHEMA_KEY, parse
 from evopolicy.kernel.ports.benchmark import PrivateSplit
 from evopolicy.kernel.run.owner import Ownership
 from evopolicy.kernel.session.record import Run
+from evopolicy.kernel.shown import clean, plural
 from evopolicy.kernel.values import digest
+from evopolicy.sweeps.text import number
 
 _OWN = tuple(VERBS["regrade"].options)
 _WHAT = "the regrade"

@@ -12,13 +12,8 @@ import msgspec
 
 from evopolicy import cells
 from evopolicy.cli import compose
-from evopolicy.cli.cell import Job
 from evopolicy.cli.launch import finish_single, finish_sweep
 from evopolicy.cli.options import output_of, pairs, sweep_of, truth
-from evopolicy.cli.plan import Command, PlannedCell, is_finished
-from evopolicy.cli.schema import CommandConfig, LauncherConfig
-from evopolicy.cli.sweep import JOBS, run_sweep
-from evopolicy.cli.text import clean
 from evopolicy.config import config_from
 from evopolicy.consent import CONSENT, TRUST, check_lowered, check_ours, starts
 from evopolicy.kernel.errors import ConfigError, RecordError
@@ -26,6 +21,11 @@ from evopolicy.kernel.files.received import names_in, read_part
 from evopolicy.kernel.files.versioned import JOB_FORMAT, parse_object
 from evopolicy.kernel.run.sweep import read_sweep
 from evopolicy.kernel.session.record import output_of_run, read_record
+from evopolicy.kernel.shown import clean
+from evopolicy.sweeps.cell import Job
+from evopolicy.sweeps.config import CommandConfig, LauncherConfig
+from evopolicy.sweeps.plan import Command, PlannedCell, is_finished
+from evopolicy.sweeps.sweep import JOBS, run_sweep
 
 URI = "tracking.uri"
 _JOB = re.compile(r"[0-9]{4}\.json")

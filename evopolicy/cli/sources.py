@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evopolicy.cli.options import OUTPUT, listed, output_of, sweep_of
-from evopolicy.cli.text import clean
 from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.shown import clean
 
 if TYPE_CHECKING:
     from evopolicy.analysis.records.load import Found

@@ -7,15 +7,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.display import render, summary_line
-from evopolicy.cli.live import LIVE, Live, read_live
 from evopolicy.cli.options import output_of, pairs, sweep_of
-from evopolicy.cli.text import clean, number
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.files.received import is_inside
 from evopolicy.kernel.run.owner import is_owned
 from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep, run_of
+from evopolicy.kernel.shown import clean
+from evopolicy.sweeps.board import Board, CellState
+from evopolicy.sweeps.display import render, summary_line
+from evopolicy.sweeps.live import LIVE, Live, read_live
+from evopolicy.sweeps.text import number
 
 
 def status(words: Sequence[str]) -> int:

@@ -9,18 +9,20 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evopolicy.cli.board import Board
 from evopolicy.cli.sources import tell_unreadable
 from evopolicy.cli.target import write_target
-from evopolicy.cli.text import clean, duration, plural, show, text_width
+from evopolicy.cli.text import show, text_width
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.run.attendance import is_unexplained
 from evopolicy.kernel.run.sweep import sweep_folder
 from evopolicy.kernel.session.failures import SAID
 from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.session.state import RunState, add_usage
+from evopolicy.kernel.shown import clean, plural
 from evopolicy.present import numbers
 from evopolicy.present.numbers import dollars
+from evopolicy.sweeps.board import Board
+from evopolicy.sweeps.text import duration
 
 if TYPE_CHECKING:
     from evopolicy.present.formats import Format

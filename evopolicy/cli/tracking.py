@@ -7,10 +7,11 @@ from pathlib import Path
 
 from evopolicy.cli.options import TRACKING, listed, output_above, output_of, pairs, sweep_of
 from evopolicy.cli.sources import is_mlflow, sources
-from evopolicy.cli.text import are, clean, plural
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.files.seal import is_ours
 from evopolicy.kernel.run.sweep import Sweep, read_sweep
+from evopolicy.kernel.shown import clean, plural
+from evopolicy.sweeps.text import are
 from evopolicy.tracking.store import Tracking, unused_variable
 
 

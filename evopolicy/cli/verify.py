@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from evopolicy.cli.options import pairs
 from evopolicy.cli.sources import sources, tell_unreadable
-from evopolicy.cli.text import clean, plural
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.session.record import Run
+from evopolicy.kernel.shown import clean, plural
 
 WORD = 2_000
 """Letters of a contradiction that are shown."""

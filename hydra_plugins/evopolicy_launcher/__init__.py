@@ -1,1 +1,1 @@
-"""Hydra finds launchers and sweepers only under `hydra_plugins`; everything they do is in `evopolicy.cli`."""
+"""Hydra finds launchers and sweepers only under `hydra_plugins`; what they do is in `evopolicy.cli` and `.sweeps`."""

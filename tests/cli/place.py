@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from evopolicy.cli.processes import descendants
+from evopolicy.sweeps.processes import descendants
 
 COMMAND = [sys.executable, "-m", "evopolicy.cli.main"]
 TINY = ["benchmark=cartpole", "protocol=smoke", "budget.submissions=2", "budget.episodes=2", "tracking=off"]
@@ -65,7 +65,7 @@ class Place:
 
     def cells(self) -> list[int]:
         """Of the marked, those that are the process of a cell."""
-        found = {pid for pid in self.marked() if b"evopolicy.cli.cell" in _argv(pid)}
+        found = {pid for pid in self.marked() if b"evopolicy.sweeps.cell" in _argv(pid)}
         return sorted(found.difference(*map(descendants, found)))  # a child that has yet to run its own program
 
     def marked(self) -> set[int]:

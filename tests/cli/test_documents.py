@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 from evopolicy.cli.main import main
 from evopolicy.cli.named import read_named
 from evopolicy.cli.options import pairs
-from evopolicy.cli.plan import plan_command
 from evopolicy.cli.verbs import VERBS
+from evopolicy.sweeps.plan import plan_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

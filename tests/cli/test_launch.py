@@ -17,13 +17,13 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 
 from evopolicy.cli import compose, launch, schema
-from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.dry_run import estimate, shipped_seconds
 from evopolicy.cli.groups import group_options
 from evopolicy.cli.main import main
-from evopolicy.cli.plan import Command, PlannedCell
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.run.sweep import Cell, read_sweep
+from evopolicy.sweeps.board import Board, CellState
+from evopolicy.sweeps.dry_run import estimate, shipped_seconds
+from evopolicy.sweeps.plan import Command, PlannedCell
 
 CELLS = ["agent=random", "benchmark=cartpole", "protocol=smoke", "tracking=off"]
 
@@ -193,7 +193,7 @@ def test_what_a_cell_may_take_is_told_by_its_benchmark_and_by_what_its_agent_may
         (cell,) = _planned(launched, "agent=random", f"benchmark={benchmark}", *CELLS[2:])
         longest[benchmark] = estimate(cell, Path("outputs")).episodes
     assert longest["car_racing"] > 20 * longest["cartpole"]
-    monkeypatch.setattr("evopolicy.cli.dry_run.is_provided", lambda _: True)
+    monkeypatch.setattr("evopolicy.sweeps.dry_run.is_provided", lambda _: True)
     assert main(["--dry-run", *CELLS, "session.limits.wall_seconds=600", "session.limits.cost_usd=2"]) == 0
     said = capsys.readouterr().out
     assert "random: at most 10m00s of thinking and at most $2.00 a cell (session.limits.wall_seconds" in said

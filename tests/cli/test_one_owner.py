@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import evopolicy
-from evopolicy.cli.live import LIVE
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.run.owner import is_owned
 from evopolicy.kernel.session.record import load_run
+from evopolicy.sweeps.live import LIVE
 from tests.cli.place import PATIENCE, TINY, Place, gone
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from evopolicy.cli.board import Board, CellState
 from evopolicy.cli.summary import cost_text, print_run, print_sweep, print_table_or_why, tokens_text, usage_line
 from evopolicy.kernel.session.record import Run
 from evopolicy.kernel.session.state import RunState
+from evopolicy.sweeps.board import Board, CellState
 
 
 @pytest.mark.parametrize(

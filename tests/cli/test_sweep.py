@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evopolicy.cli.cell import Job
-from evopolicy.cli.scheduler import Task
-from evopolicy.cli.sweep import _write_jobs
 from evopolicy.kernel.run.sweep import read_sweep, sweep_folder
 from evopolicy.kernel.session.record import load_run
+from evopolicy.sweeps.cell import Job
+from evopolicy.sweeps.scheduler import Task
+from evopolicy.sweeps.sweep import _write_jobs
 from tests.cli.place import PATIENCE, TINY, Place, gone
 
 pytestmark = pytest.mark.slow

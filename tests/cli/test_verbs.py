@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from evopolicy.cli.live import LIVE, Live
 from evopolicy.cli.main import main
 from evopolicy.kernel.run.owner import Ownership
+from evopolicy.sweeps.live import LIVE, Live
 
 
 def live(pid: int, **changes: Any) -> bytes:

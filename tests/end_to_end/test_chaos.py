@@ -125,7 +125,7 @@ def killed(output: Path, moment: random.Random, whole: int) -> bool:
 
 def is_cell(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        return b"evopolicy.cli.cell\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"evopolicy.sweeps.cell\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

@@ -1,4 +1,4 @@
-"""The process of one cell: `python -m evopolicy.cli.cell JOB.json LOCK`. It knows no Hydra.
+"""The process of one cell: `python -m evopolicy.sweeps.cell JOB.json LOCK`. It knows no Hydra.
 
 LOCK is a descriptor of the command's `Ownership` of the Run's folder, which is held until this process has ended.
 """
@@ -63,7 +63,7 @@ class CellOutcome:
 
 
 def main(argv: list[str]) -> int:
-    from evopolicy.cli.processes import end_descendants, end_with_parent
+    from evopolicy.sweeps.processes import end_descendants, end_with_parent
 
     job = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Job)
     os.set_inheritable(int(argv[2]), False)  # what this process starts may outlive it
@@ -102,8 +102,8 @@ def _failed(error: str) -> CellOutcome:
 
 def _run(job: Job) -> CellOutcome:
     from evopolicy import build
-    from evopolicy.cli.live import LiveFile
     from evopolicy.config import config_from
+    from evopolicy.sweeps.live import LiveFile
 
     config = config_from(job.config)
     live = LiveFile(Path(job.folder), job.entry, job.benchmark, job.seed, config.budget.episodes)

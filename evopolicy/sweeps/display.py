@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from evopolicy.cli.board import ENDED, Board, CellState
-from evopolicy.cli.text import clean, duration, number, plural
+from evopolicy.kernel.shown import clean, plural
+from evopolicy.sweeps.board import ENDED, Board, CellState
+from evopolicy.sweeps.text import duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

@@ -16,13 +16,13 @@ from types import FrameType
 import msgspec
 
 from evopolicy import looks
-from evopolicy.cli.board import Board
-from evopolicy.cli.cell import CellOutcome, Job, read_outcome
-from evopolicy.cli.live import LIVE, read_live
-from evopolicy.cli.processes import Child, Reaper
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.files.durable import write_durably
 from evopolicy.kernel.run.owner import Owned, Ownership
+from evopolicy.sweeps.board import Board
+from evopolicy.sweeps.cell import CellOutcome, Job, read_outcome
+from evopolicy.sweeps.live import LIVE, read_live
+from evopolicy.sweeps.processes import Child, Reaper
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 15.0
@@ -67,7 +67,7 @@ class _Running:
 
 def cell_command(job: Path) -> list[str]:
     """argv of a cell's process."""
-    return [sys.executable, "-m", "evopolicy.cli.cell", str(job)]
+    return [sys.executable, "-m", "evopolicy.sweeps.cell", str(job)]
 
 
 class Scheduler:

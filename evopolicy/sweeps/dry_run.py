@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from evopolicy.cells import is_provided
-from evopolicy.cli.plan import Command, PlannedCell, spoiled
-from evopolicy.cli.sweep import shares, tell_weaker
-from evopolicy.cli.text import clean, duration, plural
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.session.record import RECORD, Run, load_run
+from evopolicy.kernel.shown import clean, plural
 from evopolicy.present.numbers import dollars
+from evopolicy.sweeps.plan import Command, PlannedCell, spoiled
+from evopolicy.sweeps.sweep import shares, tell_weaker
+from evopolicy.sweeps.text import duration
 
 SECONDS = Path(__file__).with_name("seconds.json")
 """CPU seconds of an Episode that lasts as long as it may, by Benchmark: `scripts/measure_seconds.py` makes it."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evopolicy.cli.axes import swept_axes
+from evopolicy.sweeps.axes import swept_axes
 
 Composed = tuple[list[str], dict[str, Any]]
 """A cell's overrides and what they compose to."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evopolicy.cli import sweep
-from evopolicy.cli.dry_run import print_plan
+from evopolicy.sweeps import sweep
+from evopolicy.sweeps.dry_run import print_plan
 
 
 @pytest.mark.parametrize(

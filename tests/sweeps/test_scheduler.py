@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.cell import Job
-from evopolicy.cli.processes import descendants
-from evopolicy.cli.scheduler import Scheduler, Shares, Task
 from evopolicy.kernel.run.owner import Ownership
+from evopolicy.sweeps.board import Board, CellState
+from evopolicy.sweeps.cell import Job
+from evopolicy.sweeps.processes import descendants
+from evopolicy.sweeps.scheduler import Scheduler, Shares, Task
 from tests.cli.place import gone
 
 STUB = textwrap.dedent(
@@ -156,7 +156,7 @@ def test_a_reused_cell_is_not_started(tmp_path: Path) -> None:
 def test_an_interrupt_ends_everything_and_what_ran_is_pending_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.cli.scheduler._STOP_SECONDS", 0.3)
+    monkeypatch.setattr("evopolicy.sweeps.scheduler._STOP_SECONDS", 0.3)
     before = set(descendants(os.getpid()))
     board, scheduler = sweep(tmp_path, "hangs", "hangs", "fine")
 
@@ -174,9 +174,8 @@ def test_an_interrupt_ends_everything_and_what_ran_is_pending_again(
 
 def test_cells_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
     """The real `end_with_parent`, in a process whose parent dies of SIGKILL."""
-    cell = (
-        "from evopolicy.cli.processes import end_with_parent; import os, subprocess, sys, time; end_with_parent(0.2)\n"
-    )
+    cell = "from evopolicy.sweeps.processes import end_with_parent; import os, subprocess, sys, time\n"
+    cell += "end_with_parent(0.2)\n"
     cell += "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
     cell += "print(os.getpid(), flush=True)\n"
     cell += "try:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    time.sleep(600)"
@@ -184,7 +183,7 @@ def test_cells_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
         f"""
         import os, signal, sys
         from pathlib import Path
-        from evopolicy.cli.processes import Child
+        from evopolicy.sweeps.processes import Child
         child = Child([sys.executable, "-c", {cell!r}], Path({str(tmp_path / "log")!r}))
         while not Path({str(tmp_path / "log")!r}).read_text().strip():
             pass

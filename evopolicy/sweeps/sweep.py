@@ -11,14 +11,6 @@ from pathlib import Path
 import msgspec
 
 from evopolicy.build import cores
-from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.cell import Job
-from evopolicy.cli.display import show
-from evopolicy.cli.follow import Follower, say_where, tracking_mapping, written_tracking
-from evopolicy.cli.plan import Command, PlannedCell
-from evopolicy.cli.scheduler import Scheduler, Shares, Task, terminate_as_interrupt
-from evopolicy.cli.schema import LauncherConfig
-from evopolicy.cli.text import are, clean, plural
 from evopolicy.config import written
 from evopolicy.consent import words_needed
 from evopolicy.execution.isolation import STRENGTH
@@ -28,6 +20,15 @@ from evopolicy.kernel.files.seal import seal
 from evopolicy.kernel.run.owner import Owned, Ownership
 from evopolicy.kernel.run.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
 from evopolicy.kernel.session.record import Run, load_run, read_record
+from evopolicy.kernel.shown import clean, plural
+from evopolicy.sweeps.board import Board, CellState
+from evopolicy.sweeps.cell import Job
+from evopolicy.sweeps.config import LauncherConfig
+from evopolicy.sweeps.display import show
+from evopolicy.sweeps.follow import Follower, say_where, tracking_mapping, written_tracking
+from evopolicy.sweeps.plan import Command, PlannedCell
+from evopolicy.sweeps.scheduler import Scheduler, Shares, Task, terminate_as_interrupt
+from evopolicy.sweeps.text import are
 
 _LISTED = 20
 JOBS = "cells"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evopolicy.cli import display
-from evopolicy.cli.board import Board, CellState
-from evopolicy.cli.display import render, summary_line
-from evopolicy.cli.live import Live
 from evopolicy.kernel.run.waiting import Waiting
+from evopolicy.sweeps import display
+from evopolicy.sweeps.board import Board, CellState
+from evopolicy.sweeps.display import render, summary_line
+from evopolicy.sweeps.live import Live
 
 HOSTILE = "\x1b[2J[red]x[/red]"
 

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from evopolicy import cells
-from evopolicy.cli.axes import swept_axes
-from evopolicy.cli.schema import CommandConfig
-from evopolicy.cli.text import clean
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError
 from evopolicy.kernel.run.attendance import all_tokens
 from evopolicy.kernel.secrecy.secrets import mask_uri
 from evopolicy.kernel.session.failures import SAID, spoils
 from evopolicy.kernel.session.record import RECORD, load_run
+from evopolicy.kernel.shown import clean
 from evopolicy.kernel.values import digest
 from evopolicy.present.numbers import dollars
+from evopolicy.sweeps.axes import swept_axes
+from evopolicy.sweeps.config import CommandConfig
 
 _COMMAND_KEYS = ("sweep", "dry_run", "launcher")
 _T = TypeVar("_T")

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from evopolicy.cli.plan import Command, PlannedCell, is_finished, plan_command, say_again
 from evopolicy.kernel.secrecy.pool_secret import POOL_SECRET
 from evopolicy.presets import load_config
+from evopolicy.sweeps.plan import Command, PlannedCell, is_finished, plan_command, say_again
 
 PROVIDED = {"name": "chat", "model": "own", "base_url": "http://127.0.0.1:9/v1"}
 

@@ -1,4 +1,4 @@
-"""The tracker's process: `python -m evopolicy.cli.tracker`, told on its standard input what to follow.
+"""The tracker's process: `python -m evopolicy.sweeps.tracker`, told on its standard input what to follow.
 
 It logs what the cells write, and ends when all is logged or when its standard input ends: the command is over, or gone.
 """
@@ -46,7 +46,7 @@ def main() -> int:
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
-    from evopolicy.cli.processes import end_descendants
+    from evopolicy.sweeps.processes import end_descendants
 
     try:
         text = _follow(order, over).text()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.cli import follow
-from evopolicy.cli.follow import Follower
+from evopolicy.sweeps import follow
+from evopolicy.sweeps.follow import Follower
 
 
 class Tracker:

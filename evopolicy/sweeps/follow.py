@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from evopolicy.cli.processes import Child, kill_tree
-from evopolicy.cli.tracker import Order
 from evopolicy.config import TrackingConfig
 from evopolicy.kernel.run.sweep import sweep_folder
 from evopolicy.kernel.secrecy.secrets import mask_uri
+from evopolicy.sweeps.processes import Child, kill_tree
+from evopolicy.sweeps.tracker import Order
 
 _START_AFTER_SECONDS = 5.0
 """Importing MLflow takes seconds of a core: the first cells start before it."""
@@ -72,7 +72,7 @@ class Follower:
             return
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._log.unlink(missing_ok=True)
-        self._child = Child([sys.executable, "-m", "evopolicy.cli.tracker"], self._log)
+        self._child = Child([sys.executable, "-m", "evopolicy.sweeps.tracker"], self._log)
         self._child.write(msgspec.json.encode(self._order) + b"\n")
 
     def finish(self, seconds: float) -> str:

@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evopolicy.cli.live import Live
-from evopolicy.cli.text import clean, duration
 from evopolicy.kernel.run.waiting import Waiting, waiting
+from evopolicy.kernel.shown import clean
+from evopolicy.sweeps.live import Live
+from evopolicy.sweeps.text import duration
 
 ENDED = frozenset({"finished", "reused", "failed"})
 

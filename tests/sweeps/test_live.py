@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from evopolicy.cli.live import LIVE, LiveFile, read_live
 from evopolicy.kernel.ports.protocols import Progress
+from evopolicy.sweeps.live import LIVE, LiveFile, read_live
 
 AT = Progress("session", 3, 8, 1, -12.5)
 
@@ -31,7 +31,7 @@ def test_progress_is_written_with_the_cells_names_and_removed_at_the_end(tmp_pat
 def test_many_reports_in_a_moment_are_one_write_but_a_new_phase_is_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.cli.live._SECONDS", 3600.0)  # a moment, however slow the machine is
+    monkeypatch.setattr("evopolicy.sweeps.live._SECONDS", 3600.0)  # a moment, however slow the machine is
     live = LiveFile(tmp_path, "cma_es", "cartpole", 0, 64)
     for done in range(1_000):
         live.on_progress(replace(AT, episodes_done=done, episodes_total=1_000))
@@ -42,7 +42,7 @@ def test_many_reports_in_a_moment_are_one_write_but_a_new_phase_is_written_at_on
 
 
 def test_the_session_counts_units_of_the_whole_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evopolicy.cli.live._SECONDS", 0.0)
+    monkeypatch.setattr("evopolicy.sweeps.live._SECONDS", 0.0)
     live = LiveFile(tmp_path, "cma_es", "cartpole", 0, 64)
 
     def done() -> tuple[str, int, int, float | None]:
