@@ -110,8 +110,8 @@ def check_agent(level: Isolation) -> None:
 def probe_agent() -> Probed:
     """Whether an agent can be held at `bubblewrap` too, by starting one that looks at what it finds.
 
-    Its sandbox has a process table, memory for files and filters of `bwrap`'s own laying: some containers let all that
-    a Policy's sandbox needs through, and refuse those.
+    Its sandbox has a process table, memory for files and filters that `bwrap` installs itself: some containers let all
+    that a Policy's sandbox needs through, and refuse those.
     """
     found = probe_level("bubblewrap")
     return _run_agent() if found.works else found
@@ -212,7 +212,7 @@ def _run_bubblewrap() -> Probed:
         (folder / "hidden").touch()
         shared = folder / "shared"
         try:
-            command = bubblewrap.nursery(
+            command = bubblewrap.zygote(
                 program, packages.runtime(), (), shared, packages.own_code().links, 1, _PROBED_BYTES
             )
         except (OSError, ExecutionError) as error:

@@ -1,4 +1,4 @@
-"""Lays the level `landlock` on itself and tries what must not be possible; prints what was, as a JSON list.
+"""Applies the level `landlock` to itself and tries what must not be possible; prints what was, as a JSON list.
 
 Run as `python -m evopolicy.execution.probe [--outside JSON] PATH...`: the paths are files that must become unreadable.
 With `--outside` it runs inside bubblewrap, and tries first what the namespaces alone must hold back.
@@ -69,7 +69,7 @@ def _fill(folder: str, size: int) -> None:
 
 
 def main(paths: list[str]) -> list[str]:
-    """Sentences about what the sandbox let through, or about what refused to be laid."""
+    """Sentences about what the sandbox let through, or about what refused to be applied."""
     with HeldFolder("probe") as folder:
         scratch = folder / "scratches" / "one"
         other = folder / "scratches" / "other"
@@ -92,14 +92,14 @@ def main(paths: list[str]) -> list[str]:
 def _confined(folder: Path, scratch: Path, other: Path, paths: list[str]) -> list[str]:
     config = sandbox.SandboxConfig("landlock", landlock.abi(), (), (), 4 << 30, 1 << 20, 60.0)
     try:
-        laid = sandbox.lay_template(config, (), (str(scratch.parent),))
-        domain = sandbox.own_domain(laid)
+        confinement = sandbox.confine_fork_server(config, (), (str(scratch.parent),))
+        domain = sandbox.own_domain(confinement)
         if domain is not None:
             domain.allow(scratch, landlock.CHANGE)
-        sandbox.lay_child(laid, domain)
+        sandbox.confine_child(confinement, domain)
         (scratch / "file").write_text("x")
     except OSError as error:
-        return [f"it cannot be laid: {error}"]
+        return [f"it cannot be applied: {error}"]
     attempts: dict[str, Callable[[], object]] = {f"reading {path}": Path(path).read_bytes for path in paths}
     attempts |= {
         "opening a socket": socket.socket,

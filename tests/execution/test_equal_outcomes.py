@@ -95,7 +95,7 @@ def different(found: dict[str, bytes]) -> list[str]:
     return [way for way, outcome in found.items() if outcome != first]
 
 
-def test_a_program_lies_at_the_same_place_for_every_worker_and_template(
+def test_a_program_lies_at_the_same_place_for_every_worker_and_fork_server(
     make_engine: Callable[..., LocalExecutor], level: Isolation, program: Callable[..., Path]
 ) -> None:
     source = """

@@ -182,7 +182,7 @@ def test_a_sandbox_holds_the_runtime_the_allowed_packages_and_its_bounded_folder
     (tmp_path / "told").write_text("seen")
     program = bubblewrap.find()
     assert program is not None
-    command = bubblewrap.nursery(program, runtime, allowed.links.values(), tmp_path, {}, 2, 1 << 16)
+    command = bubblewrap.zygote(program, runtime, allowed.links.values(), tmp_path, {}, 2, 1 << 16)
     hidden = [folder for folder in Path(runtime.folders[0]).glob("*-packages") if any(folder.iterdir())]
     own = [path for path in allowed.links.values() if any(path.is_relative_to(folder) for folder in hidden)]
     script = f"""
@@ -253,15 +253,15 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], byt
 def test_a_policys_calls_are_refused_unless_they_are_listed(
     both: Callable[[Callable[[], bytes], str], bytes], machine: str
 ) -> None:
-    template = both(seccomp.template_filter, machine)
+    fork_server = both(seccomp.fork_server_filter, machine)
     child = both(lambda: seccomp.child_filter(77), machine)
 
     def allowed(name: str, *arguments: int) -> bool:
-        strictest = min(answer(code, machine, name, *arguments) for code in (template, child))
+        strictest = min(answer(code, machine, name, *arguments) for code in (fork_server, child))
         return strictest == seccomp.ALLOW
 
     def told(name: str, *arguments: int) -> int:
-        return min(answer(code, machine, name, *arguments) for code in (template, child))
+        return min(answer(code, machine, name, *arguments) for code in (fork_server, child))
 
     assert allowed("read") and allowed("mmap", 0, 0, 0, 0x22) and not allowed("mmap", 0, 0, 0, 0x40022)
     assert not allowed("mmap", 0, 0, 0, 0x2022)
@@ -269,7 +269,7 @@ def test_a_policys_calls_are_refused_unless_they_are_listed(
     assert [told("clone", flags) for flags in (0x003D0F00, 0x007D0F00)] == [seccomp.NOTIFY] * 2
     for flags in (0x01200011, 0x003D0B00, 0x003D0F00 | 0x10000000, 0x00010F00, 0x4111):
         assert told("clone", flags) == seccomp.EPERM
-    assert answer(template, machine, "clone", 0x01200011) == seccomp.ALLOW
+    assert answer(fork_server, machine, "clone", 0x01200011) == seccomp.ALLOW
     for operation in range(14):
         assert allowed("futex", 0, operation | 128) and allowed("futex", 0, operation | 128 | 256)
         shared = {0: seccomp.EAGAIN, 9: seccomp.EAGAIN, 1: seccomp.NOTHING, 10: seccomp.NOTHING}
@@ -291,7 +291,7 @@ def test_a_policys_calls_are_refused_unless_they_are_listed(
         assert not allowed(name), name
     for name in ("socket", "execve", "ptrace", "mount", "keyctl", "bpf", "recvmsg", "seccomp", "setsid"):
         assert not allowed(name), name
-    assert answer(template, machine, "clone3") == seccomp.ENOSYS
+    assert answer(fork_server, machine, "clone3") == seccomp.ENOSYS
 
 
 # What a Policy may call, whatever its arguments. Nothing comes to this list by itself.
@@ -316,7 +316,7 @@ prlimit64 sched_getaffinity sched_getparam sched_getscheduler tgkill
 def test_a_policys_list_is_the_whole_of_what_it_may_call(
     both: Callable[[Callable[[], bytes], str], bytes], machine: str
 ) -> None:
-    filters = both(seccomp.template_filter, machine), both(lambda: seccomp.child_filter(77), machine)
+    filters = both(seccomp.fork_server_filter, machine), both(lambda: seccomp.child_filter(77), machine)
     names = {number: name for name, number in NUMBERS[machine].items()}
     odd = (0, 0, 0, 0, 0, 0), (0xFFFFFFFF,) * 6, (0x7FFFFFF1,) * 6, (0x5A5A5A58,) * 6
     for number in range(1024):
@@ -416,7 +416,7 @@ def test_calls_by_another_table_end_the_process(
     both: Callable[[Callable[[], bytes], str], bytes], machine: str
 ) -> None:
     other = MACHINES[1 - MACHINES.index(machine)]
-    assert answer(both(seccomp.template_filter, machine), machine, "read", table=other) == seccomp.KILL
+    assert answer(both(seccomp.fork_server_filter, machine), machine, "read", table=other) == seccomp.KILL
 
 
 def test_an_agent_has_other_sockets_than_unix_ones_only_with_a_network() -> None:
@@ -436,7 +436,7 @@ import os
 from evopolicy.execution.sandbox import process
 from evopolicy.execution.sandbox import seccomp
 process.give_up_privileges()
-seccomp.lay(seccomp.agent_filter(False))
+seccomp.install(seccomp.agent_filter(False))
 open("file", "w").close()
 os.chmod("file", 0o755)
 def possible(what):

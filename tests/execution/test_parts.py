@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import evopolicy
-from evopolicy.execution.policy import scratch, templates
+from evopolicy.execution.policy import handles, scratch
 from evopolicy.execution.policy.output import Capture
 from evopolicy.execution.policy.scratch import Slots
 from evopolicy.execution.policy.tracebacks import Places, program_traceback
@@ -261,7 +261,7 @@ def test_a_slot_is_used_again_once_it_is_empty(slots: Callable[..., Slots], coun
     assert len(names) == 4 and until_free(kept) == 0
 
 
-def test_what_the_template_before_left_is_removed_before_a_folder_is_given_out(
+def test_what_the_fork_server_before_left_is_removed_before_a_folder_is_given_out(
     slots: Callable[..., Slots], tmp_path: Path
 ) -> None:
     (tmp_path / "0" / "old" / "files").mkdir(parents=True)
@@ -270,7 +270,7 @@ def test_what_the_template_before_left_is_removed_before_a_folder_is_given_out(
     assert until_free(kept) == 0 and list((tmp_path / "0").iterdir()) == []
 
 
-def test_a_sweeper_that_ends_is_an_error_of_its_template(slots: Callable[..., Slots]) -> None:
+def test_a_sweeper_that_ends_is_an_error_of_its_fork_server(slots: Callable[..., Slots]) -> None:
     kept = slots(1)
     kept.end()
     with pytest.raises(OSError, match="has ended"):
@@ -325,12 +325,12 @@ import ctypes
 from evopolicy.execution.sandbox import confine as sandbox
 libc = ctypes.CDLL(None)
 before = libc.prctl(3, 0, 0, 0, 0)
-sandbox.lay_template(sandbox.SandboxConfig("none", 0, (), (), 1 << 32, 1 << 20, 60.0), (), ())
+sandbox.confine_fork_server(sandbox.SandboxConfig("none", 0, (), (), 1 << 32, 1 << 20, 60.0), (), ())
 print(before, libc.prctl(3, 0, 0, 0, 0))
 """
 
 
-def test_a_template_leaves_no_core_and_may_be_traced_by_nobody_of_its_user() -> None:
+def test_a_fork_server_leaves_no_core_and_may_be_traced_by_nobody_of_its_user() -> None:
     """What the kernel calls dumpable; a limit of 0 on cores binds no handler that takes them over a pipe."""
     done = subprocess.run([sys.executable, "-c", CONFINED], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout == "1 0\n"
@@ -371,7 +371,7 @@ def test_a_process_forked_beside_busy_threads_does_not_wait_for_them() -> None:
 def test_a_view_holds_the_packages_their_libraries_and_what_they_need(tmp_path: Path) -> None:
     found = packages.resolve(("scipy",))
     assert {"scipy", "numpy"} <= set(found.names)
-    found.lay(tmp_path / "view")
+    found.link_into(tmp_path / "view")
     for name, target in found.links.items():
         assert (tmp_path / "view" / name).resolve() == target
     libraries = Path(np.__file__).parent.with_name("numpy.libs")
@@ -397,7 +397,7 @@ def test_modules_a_program_names_are_found_without_running_it(tmp_path: Path) ->
         "import os, scipy.linalg as la\nfrom scipy.special import (expit,\n    logit)\nraise SystemExit\n"
         "def f():\n    from scipy import optimize\n    import gymnasium\n"
     )
-    found = list(templates.named_modules(tmp_path, frozenset({"numpy", "scipy"})))
+    found = list(handles.named_modules(tmp_path, frozenset({"numpy", "scipy"})))
     assert {"scipy.linalg", "scipy.special", "scipy", "scipy.optimize"} <= set(found)
     assert not any(name.startswith(("os", "gymnasium")) for name in found)
 
@@ -435,7 +435,7 @@ import sys, pathlib
 from evopolicy.execution.policy import compiled
 from evopolicy.execution.sandbox import confine as sandbox
 config = sandbox.SandboxConfig("none", 0, (), (), 1 << 32, 1 << 20, 60.0)
-compiled.compile_all(sandbox.Laid(config, (), None), {str(program)!r}, {str(code)!r})
+compiled.compile_all(sandbox.Confinement(config, (), None), {str(program)!r}, {str(code)!r})
 made = len(list(pathlib.Path({str(code)!r}).iterdir()))
 sys.path.insert(0, {str(program)!r})
 for name in ("compiled_here.py", "inner/part.py"):

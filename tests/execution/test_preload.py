@@ -16,8 +16,8 @@ import pytest
 
 from evopolicy.execution.agent.supervisor import descendants
 from evopolicy.execution.engine.executor import LocalExecutor
-from evopolicy.execution.policy import fork_server as nursery
-from evopolicy.execution.policy import templates
+from evopolicy.execution.policy import fork_server as zygote
+from evopolicy.execution.policy import handles
 from evopolicy.execution.policy.fork_server import PRELOAD_BYTES
 from evopolicy.kernel.ports.outcome import EpisodeResult
 from evopolicy.kernel.ports.protocols import Isolation
@@ -116,8 +116,8 @@ def test_what_an_episode_imports_itself_is_its_own_failure_all_the_same(
 
 @pytest.mark.parametrize("spins", [True, False])
 def test_an_import_that_never_ends_is_given_up(spins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nursery, "_LOADING_CPU_SECONDS", 0.2 if spins else 1000.0)
-    monkeypatch.setattr(nursery, "_LOADING_SECONDS", 1000.0 if spins else 0.2)
+    monkeypatch.setattr(zygote, "_LOADING_CPU_SECONDS", 0.2 if spins else 1000.0)
+    monkeypatch.setattr(zygote, "_LOADING_SECONDS", 1000.0 if spins else 0.2)
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -125,7 +125,7 @@ def test_an_import_that_never_ends_is_given_up(spins: bool, monkeypatch: pytest.
         while True:
             time.sleep(0 if spins else 600)
     try:
-        assert not nursery._loaded(pid, reading, ours)
+        assert not zygote._loaded(pid, reading, ours)
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -137,7 +137,7 @@ def test_an_import_that_never_ends_is_given_up(spins: bool, monkeypatch: pytest.
 
 def test_names_are_bounded_before_they_are_sent(program: Programs) -> None:
     folder = naming(program, *[f"import numpy.a{number}{'a' * 500}" for number in range(40)])
-    found = list(templates.named_modules(folder, frozenset({"numpy"})))
+    found = list(handles.named_modules(folder, frozenset({"numpy"})))
     assert 10 < len(found) <= 32 and sum(map(len, found)) <= PRELOAD_BYTES
 
 
@@ -145,9 +145,9 @@ def test_names_are_bounded_before_they_are_sent(program: Programs) -> None:
 
 
 def helpers(others: Set[int]) -> dict[str, list[int]]:
-    """Processes of nurseries, but for `others`, by what they are: each kind is forked by the one before."""
+    """Processes of zygotes, but for `others`, by what they are: each kind is forked by the one before."""
     parents = {pid: parent for pid, parent in _forked().items() if pid not in others}
-    found: dict[str, list[int]] = {"nursery": [], "template": [], "below": []}
+    found: dict[str, list[int]] = {"zygote": [], "fork server": [], "below": []}
     for pid, parent in parents.items():
         depth = 0
         while parent in parents:
@@ -177,9 +177,9 @@ def played(engine: LocalExecutor, folder: Path, count: int) -> list[EpisodeResul
     return [results[episode.index] for episode in episodes]
 
 
-@pytest.mark.parametrize("kind", ["nursery", "template", "below"])
+@pytest.mark.parametrize("kind", ["zygote", "fork server", "below"])
 def test_a_helper_that_is_killed_is_made_anew(level: Isolation, program: Programs, kind: str) -> None:
-    """`below` is whatever a template has forked: what empties scratch folders, and Episodes at play."""
+    """`below` is whatever a fork server has forked: what empties scratch folders, and Episodes at play."""
     folder, others = program(TELLS), set(_forked())
     with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True) as engine:
         for _ in range(3):
@@ -192,7 +192,7 @@ def test_a_helper_that_is_killed_is_made_anew(level: Isolation, program: Program
         assert told(played(engine, folder, 6)) == [CALM] * 6
 
 
-def test_a_nursery_that_always_ends_is_a_fault_after_a_few(program: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zygote_that_always_ends_is_a_fault_after_a_few(program: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evopolicy.execution.engine.executor.plain_command", lambda: ("/bin/false",))
     with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="none", allow_unisolated=True) as engine:
         results = engine.evaluate(program(TELLS), toys.episodes(3))

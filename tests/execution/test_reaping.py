@@ -42,7 +42,7 @@ SLEEPS = """
             open("left", "w").close()
             time.sleep(600)
 """
-# Workers, nurseries, templates, Episodes; each nursery has two processes of bubblewrap's before it.
+# Workers, zygotes, fork servers, Episodes; each zygote has two processes of bubblewrap's before it.
 _PROCESSES = {"landlock": 2 * 3 + 2 * LANES, "bubblewrap": 2 * 5 + 2 * LANES}
 
 
@@ -114,7 +114,7 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
         over = threading.Event()
 
         def playing() -> list[int]:
-            """Workers with at least what a Policy at play needs below them: a nursery, a template and the Policy."""
+            """Workers with at least what a Policy at play needs below them: a zygote, a fork server and the Policy."""
             below = 5 if level == "bubblewrap" else 3  # and two processes of bubblewrap's
             ours = [pid for pid in worker_processes() if pid not in others and pid not in killed]
             return [pid for pid in ours if len(descendants(pid)) >= below]

@@ -103,7 +103,7 @@ def shell() -> str:
     return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 
-def lay(held: Path, code: Iterable[Path], shell_command: str) -> None:
+def prepare(held: Path, code: Iterable[Path], shell_command: str) -> None:
     """Fill `held` with what `command` mounts: `code` and the `evopolicy-session` command in bin, names in etc."""
     for folder in ("bin", "etc"):
         (held / folder).mkdir()
@@ -173,7 +173,7 @@ def _settings(sandbox: Sandbox) -> Iterator[str]:
 
 
 def _own(sandbox: Sandbox) -> Iterator[str]:
-    """The Policy's Python with its packages, and what the Host lays for this agent."""
+    """The Policy's Python with its packages, and what the Host prepares for this agent."""
     runtime, held = packages.runtime(), sandbox.held
     library = Path(runtime.path[1]).parent
     yield from _bind(library, OWN / _LIBRARY)

@@ -1,4 +1,4 @@
-"""An agent's home: logins laid into it, what is kept of it in the logs, and that it can be removed.
+"""An agent's home: logins written into it, what is kept of it in the logs, and that it can be removed.
 
 An agent may leave anything in a home that its next attempt is given again: on the way to a file no link is followed.
 """
@@ -68,7 +68,7 @@ def inside(name: str, word: str) -> Path:
     """`name` as a relative path. Raises AgentError for one that leads out of the folder that `word` calls."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise AgentError(f"the integration lays a file '{name}' outside its {word}")
+        raise AgentError(f"the integration puts a file '{name}' outside its {word}")
     return path
 
 
@@ -79,7 +79,7 @@ def opened(home: Path) -> None:
 
 
 def give(home: Path, copies: Path, names: Sequence[str], *, empty: bool) -> None:
-    """Lay the files `names` of `copies`, and its folders, into `home`; with `empty` only places to mount them at."""
+    """Copy the files `names` of `copies`, and its folders, into `home`; with `empty` only places to mount them at."""
     for folder, _, _ in os.walk(copies):
         with beneath.opened(home, Path(folder).relative_to(copies).parts, make=True):
             pass

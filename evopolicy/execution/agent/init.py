@@ -86,7 +86,7 @@ def _start(plan: dict[str, Any]) -> int:
         argv, environment, folder = plan["argv"], plan["environment"], plan["folder"]
         os.chdir(str(folder))
         with theirs:
-            notified.lay_kept(bytes.fromhex(plan["counted"]), bytes.fromhex(plan["uncounted"]), theirs)
+            notified.install_and_hand_on(bytes.fromhex(plan["counted"]), bytes.fromhex(plan["uncounted"]), theirs)
         os.execvpe(argv[0], argv, environment)
     except BaseException as error:
         with contextlib.suppress(OSError):

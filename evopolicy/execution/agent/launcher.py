@@ -23,7 +23,7 @@ from evopolicy.execution.agent import init as agent_init
 from evopolicy.execution.agent import mounts as agent_files
 from evopolicy.execution.agent import view as agent_view
 from evopolicy.execution.agent.network import effective, read_key, read_variables, variables
-from evopolicy.execution.agent.process import LocalAgent, await_attendant, start_attendant
+from evopolicy.execution.agent.process import LocalAgent, await_supervisor, start_supervisor
 from evopolicy.execution.agent.supervisor import AgentPlan
 from evopolicy.execution.proxy.log import served_before
 from evopolicy.execution.proxy.server import Proxy
@@ -97,7 +97,7 @@ class LocalAgentLauncher:
 
     def recover(self, logs: Path, home: Path) -> None:
         """See `ports.AgentLauncher.recover`."""
-        await_attendant(logs)
+        await_supervisor(logs)
         noted = _noted(logs)
         if noted is not None and home.is_dir() and not home.is_symlink():
             collected, logins, beside = noted
@@ -106,7 +106,7 @@ class LocalAgentLauncher:
             agent_home.collect(home, collected, logins, logs / "home", self._mask)
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
-        """See `ports.AgentLauncher.start`. Raises AgentError where the invocation cannot be laid."""
+        """See `ports.AgentLauncher.start`. Raises AgentError where the invocation cannot be prepared."""
         began = time.monotonic()
         make_folder(site.logs)
         held = HeldFolder("agent")
@@ -117,8 +117,8 @@ class LocalAgentLauncher:
             proxy = self._proxy(start, site, held.path)
             plan = self._plan(start, site, began)
             _note(plan, start, site.logs)
-            attendant = start_attendant(plan, held.path)
-            return LocalAgent(attendant, held, site.logs, proxy, partial(_tidied, start, site.logs), self._mask.logins)
+            supervisor = start_supervisor(plan, held.path)
+            return LocalAgent(supervisor, held, site.logs, proxy, partial(_tidied, start, site.logs), self._mask.logins)
         except BaseException:
             if proxy is not None:
                 proxy.close()
@@ -128,7 +128,7 @@ class LocalAgentLauncher:
             raise
 
     def _prepare(self, site: AgentSite, held: Path, invoke: Callable[[AgentTask], Invocation]) -> _Start:
-        """Ask the integration what to start and lay it in `held`."""
+        """Ask the integration what to start and prepare it in `held`."""
         task = self._task(site, held)
         invocation = invoke(task)
         provider = invocation.provider
@@ -141,7 +141,7 @@ class LocalAgentLauncher:
             raise AgentError(str(error)) from None
         key, values = read_key(provider), read_variables(invocation.variables)
         agent_home.checked_globs(invocation.collect)
-        agent_files.lay(held, invocation)
+        agent_files.prepare(held, invocation)
         home = site.home.resolve() if site.home is not None else held / "home"
         logins = tuple(agent_home.copied(invocation.home, held / "login"))
         self._watch(held / "login", logins)
@@ -149,9 +149,9 @@ class LocalAgentLauncher:
         code = (self._client, *self._beside, Path(agent_init.__file__), Path(notified.__file__))
         words = shlex.join(task.session_command)
         if self._isolation == "bubblewrap":
-            agent_bubblewrap.lay(held, code, f'exec {words} "$@"')
+            agent_bubblewrap.prepare(held, code, f'exec {words} "$@"')
         else:
-            agent_files.lay_beside(held, wanted, (self._client, *self._beside), f'exec {words} "$@"')
+            agent_files.prepare_beside(held, wanted, (self._client, *self._beside), f'exec {words} "$@"')
         agent_home.opened(home)
         agent_home.give(home, held / "login", logins, empty=self._isolation == "bubblewrap")
         self._watch(home, start.beside)

@@ -1,4 +1,4 @@
-"""What the Host lays for an agent beside its workspace: the integration's files, a Python, the session command."""
+"""What the Host prepares for an agent beside its workspace: the integration's files, a Python, the session command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evopolicy.execution.sandbox import packages
 from evopolicy.kernel.ports.protocols import Invocation
 
 
-def lay(held: Path, invocation: Invocation) -> None:
+def prepare(held: Path, invocation: Invocation) -> None:
     """What any level needs in the agent's temporary folder `held`. Raises AgentError."""
     for name in ("staging", "home", "login", "tmp"):
         (held / name).mkdir()
@@ -29,18 +29,18 @@ def _staged(held: Path, name: str) -> Path:
     return path
 
 
-def lay_beside(held: Path, imported: packages.Packages, code: Sequence[Path], command: str) -> None:
+def prepare_beside(held: Path, imported: packages.Packages, code: Sequence[Path], command: str) -> None:
     """Where the agent uses this machine's own paths: its Python, packages and session command in its folder."""
     (held / "bin").mkdir()
-    imported.lay(held / "packages")
-    _lay_python(held)
+    imported.link_into(held / "packages")
+    _link_python(held)
     for path in code:
         shutil.copyfile(path, held / "bin" / path.name)
     (held / "bin" / "evopolicy-session").write_text(f"#!/bin/sh\n{command}\n")
     (held / "bin" / "evopolicy-session").chmod(0o755)
 
 
-def _lay_python(held: Path) -> None:
+def _link_python(held: Path) -> None:
     """A Python home of links: its folder can be listed, and what is installed beside the real one is not in it."""
     runtime = packages.runtime()
     for name in ("python3", "python"):

@@ -97,7 +97,7 @@ class Stream:
                 self._dropped += gone
 
     def _write(self, data: bytes, *, last: bool = False) -> None:
-        """Write all of it; on a full disk the rest is lost and counted, since an agent is attended to its end."""
+        """Write all of it; on a full disk the rest is lost and counted, since an agent is supervised to its end."""
         if self._times is not None:
             self._times.came(data, last=last)
         rest = memoryview(data)

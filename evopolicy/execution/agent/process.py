@@ -1,4 +1,4 @@
-"""A started agent: its attendant started, waited for and ended, and what is done with its home after that."""
+"""A started agent: its supervisor started, waited for and ended, and what is done with its home after that."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 
 
-def start_attendant(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
-    """The attendant of `plan`, whose agent has started. `held` is the agent's temporary folder. Raises AgentError."""
+def start_supervisor(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
+    """The supervisor of `plan`, whose agent has started. `held` is the agent's temporary folder. Raises AgentError."""
     path = held / "plan.json"
     path.write_text(json.dumps(asdict(plan)), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     try:
-        attendant = subprocess.Popen(
+        supervisor = subprocess.Popen(
             [sys.executable, "-s", "-m", "evopolicy.execution.agent.supervisor", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -41,19 +41,19 @@ def start_attendant(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
             start_new_session=True,
         )
     except OSError as error:
-        raise ExecutionError(f"no process can be started to attend the agent: {error}") from error
-    if not _has_started(attendant):
-        with attendant:
-            _end(attendant)
+        raise ExecutionError(f"no process can be started to supervise the agent: {error}") from error
+    if not _has_started(supervisor):
+        with supervisor:
+            _end(supervisor)
         said = Path(plan.logs, "stderr.log")
         written = said.read_text(errors="replace") if said.exists() else ""
         reason = (written.strip().splitlines() or ["it says nothing"])[-1]
         raise AgentError(f"the agent's sandbox cannot be made: {reason}; `evopolicy doctor` shows what works here")
-    return attendant
+    return supervisor
 
 
-def await_attendant(logs: Path) -> None:
-    """Wait until the attendant of the attempt that logged to `logs` has ended: its Host was killed, it knows.
+def await_supervisor(logs: Path) -> None:
+    """Wait until the supervisor of the attempt that logged to `logs` has ended: its Host was killed, it knows.
 
     Raises AgentError where it does not within a minute.
     """
@@ -73,33 +73,33 @@ def await_attendant(logs: Path) -> None:
         os.close(folder)
 
 
-def _has_started(attendant: subprocess.Popen[str]) -> bool:
-    """Whether the attendant says so in time."""
-    assert attendant.stdout is not None
-    ready, _, _ = select.select([attendant.stdout], [], [], START_SECONDS)
-    return bool(ready) and attendant.stdout.readline() == "started\n"
+def _has_started(supervisor: subprocess.Popen[str]) -> bool:
+    """Whether the supervisor says so in time."""
+    assert supervisor.stdout is not None
+    ready, _, _ = select.select([supervisor.stdout], [], [], START_SECONDS)
+    return bool(ready) and supervisor.stdout.readline() == "started\n"
 
 
-def _end(attendant: subprocess.Popen[str]) -> None:
+def _end(supervisor: subprocess.Popen[str]) -> None:
     """Have it end the agent and everything the agent started."""
-    if attendant.poll() is None:
-        attendant.terminate()
+    if supervisor.poll() is None:
+        supervisor.terminate()
         try:
-            attendant.wait(_STOP_SECONDS)
+            supervisor.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             # Both processes of it are stopped or stuck.
-            for pid in (*descendants(attendant.pid), attendant.pid):
+            for pid in (*descendants(supervisor.pid), supervisor.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            attendant.wait()
+            supervisor.wait()
 
 
 class LocalAgent:
-    """A started agent, through its attendant. Implements `ports.AgentProcess`."""
+    """A started agent, through its supervisor. Implements `ports.AgentProcess`."""
 
     def __init__(
         self,
-        attendant: subprocess.Popen[str],
+        supervisor: subprocess.Popen[str],
         held: HeldFolder,
         logs: Path,
         proxy: Proxy | None,
@@ -108,7 +108,7 @@ class LocalAgent:
     ) -> None:
         """`held` goes when it is stopped, `proxy` is closed, and `tidy` is called, once. `logins` are looked after."""
         self._logins = logins
-        self._attendant = attendant
+        self._supervisor = supervisor
         self._held = held
         self._proxy = proxy
         self._logs = (logs / "stdout.log", logs / "stderr.log")
@@ -122,7 +122,7 @@ class LocalAgent:
             if self._logins is not None:
                 self._logins.forms()
             try:
-                self._attendant.wait(seconds)
+                self._supervisor.wait(seconds)
             except subprocess.TimeoutExpired:
                 return None
             self._code = self._read_code()
@@ -130,9 +130,9 @@ class LocalAgent:
 
     def _read_code(self) -> int:
         # Open until its second process has ended too, and with it what the agent left.
-        with self._attendant.stdout or contextlib.nullcontext() as stdout:
+        with self._supervisor.stdout or contextlib.nullcontext() as stdout:
             said = stdout.read().strip() if stdout else ""
-        # An attendant that could not say it was killed itself.
+        # A supervisor that could not say it was killed itself.
         return int(said) if said.lstrip("-").isdigit() else -signal.SIGKILL
 
     def last_output(self) -> float:
@@ -145,7 +145,7 @@ class LocalAgent:
         return self._proxy.served() if self._proxy is not None else None
 
     def stop(self) -> None:
-        _end(self._attendant)
+        _end(self._supervisor)
         self.wait(0)
         if self._proxy is not None:
             self._proxy.close()

@@ -2,8 +2,8 @@
 
 Runs as `python -m evopolicy.execution.agent.supervisor PLAN`. It adopts whatever the agent leaves behind, so that a
 child that left its process group, or its session, is found and ended too. It is two processes: the one
-the Host knows keeps the other, which attends; whichever is killed, the one that is left ends everything. It imports no
-numbers and no domain: it starts fast.
+the Host knows keeps the other, which supervises; whichever is killed, the one that is left ends everything. It imports
+no numbers and no domain: it starts fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from evopolicy.kernel.secrecy.secrets import Masker
 POLITE = ((signal.SIGINT, 3.0), (signal.SIGTERM, 2.0))
 """What an agent is sent before it is killed, and the seconds it has after each."""
 KEPT_SECONDS = 12.0
-"""From the wish to stop until the process that attends is taken for dead, stopped or stuck."""
+"""From the wish to stop until the process that supervises is taken for dead, stopped or stuck."""
 _CHUNK = 1 << 16
 
 
@@ -50,9 +50,9 @@ class AgentPlan:
     sandbox: list[str]
     """argv of `bwrap`, which then knows the next three by itself; empty at other levels."""
     filters: list[str]
-    """For it to lay, as hexadecimal digits: it is started with them open at 4, 5, ... and with 3 to report through."""
+    """For it to install, in hexadecimal: it is started with them open at 4, 5, ... and with 3 to report through."""
     counted: str
-    """Where the level is `landlock`: the filter that asks for each process, and what is laid where it cannot be."""
+    """Where the level is `landlock`: the filter that asks for each process, and the one for where that is refused."""
     uncounted: str
     processes: int
     """At once, threads included."""
@@ -81,7 +81,7 @@ class AgentPlan:
 
 
 def main(path: str) -> int:
-    """Attend the agent of the plan at `path`: print `started`, then its exit code once nothing of it is left.
+    """Supervise the agent of the plan at `path`: print `started`, then its exit code once nothing of it is left.
 
     A negative code is a signal. Without `started` the sandbox could not be made, and the reason is on its error stream.
     """
@@ -96,15 +96,15 @@ def main(path: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.append(1))
     keeper = os.getpid()
-    attending = os.fork()
+    supervising = os.fork()
     wake = _wakes()
-    if attending:
-        _keep(attending, wake, stopping)
+    if supervising:
+        _keep(supervising, wake, stopping)
         return 0
     process.signal_with_parent(keeper, signal.SIGTERM)
     process.adopt_orphans()
     pid, streams, report = _start(plan)
-    code = _attend(pid, streams, report, wake, stopping)
+    code = _supervise(pid, streams, report, wake, stopping)
     agent_home.take_back(Path(plan.home), plan.logins)
     print(code, flush=True)
     return 0
@@ -128,15 +128,15 @@ def _wakes() -> int:
     return reader
 
 
-def _keep(attending: int, wake: int, stopping: list[int]) -> None:
-    """Wait for the process that attends, passing a wish to stop on; once it is gone, end whatever it left."""
+def _keep(supervising: int, wake: int, stopping: list[int]) -> None:
+    """Wait for the process that supervises, passing a wish to stop on; once it is gone, end whatever it left."""
     until = 0.0
     ended = False
     while True:
         select.select([wake], [], [], 0.2)
         with contextlib.suppress(BlockingIOError):
             os.read(wake, 512)
-        code, alone = _reap(attending)
+        code, alone = _reap(supervising)
         ended = ended or code is not None
         if alone:
             return
@@ -144,7 +144,7 @@ def _keep(attending: int, wake: int, stopping: list[int]) -> None:
         if stopping and not until:
             until = now + KEPT_SECONDS
             if not ended:
-                os.kill(attending, signal.SIGTERM)
+                os.kill(supervising, signal.SIGTERM)
         if ended or (until and now >= until):
             _kill_descendants()
 
@@ -174,11 +174,11 @@ def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
         Stream(out, logs / "stdout.log", plan.output_bytes, mask, Times(logs / "stdout.times", plan.started)),
         Stream(err, logs / "stderr.log", plan.output_bytes, mask),
     ]
-    attendant = os.getpid()
+    supervisor = os.getpid()
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        _become(plan, attendant, (stdin, pipes[0][1], pipes[1][1], pipes[2][1]), theirs)
+        _become(plan, supervisor, (stdin, pipes[0][1], pipes[1][1], pipes[2][1]), theirs)
     os.close(stdin)
     theirs.close()
     with ours:
@@ -202,11 +202,11 @@ def _all_tasks() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
-def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...], keeper: socket.socket) -> None:
+def _become(plan: AgentPlan, supervisor: int, fds: tuple[int, ...], keeper: socket.socket) -> None:
     """In the forked child: confine it and execute the agent. Never returns. `fds` become descriptors 0, 1 and 2."""
     try:
         os.setsid()
-        process.die_with_parent(attendant)
+        process.die_with_parent(supervisor)
         signal.set_wakeup_fd(-1)
         # The last two are ignored by every Python: an agent's shell could not take them back.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
@@ -225,9 +225,9 @@ def _become(plan: AgentPlan, attendant: int, fds: tuple[int, ...], keeper: socke
             landlock.restrict(plan.landlock_abi, plan.rules)
         if plan.level != "none":
             process.limit(resource.RLIMIT_SIGPENDING, plan.signals)
-            seccomp.lay(seccomp.agent_filter(False))
+            seccomp.install(seccomp.agent_filter(False))
             with keeper:
-                notified.lay_kept(bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), keeper)
+                notified.install_and_hand_on(bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), keeper)
         os.execvpe(plan.argv[0], plan.argv, plan.environment)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -251,7 +251,7 @@ def _place(fds: Sequence[int], targets: Sequence[int]) -> None:
         os.dup2(fd, target)
 
 
-def _attend(pid: int, streams: list[Stream], report: _Report, wake: int, stopping: list[int]) -> int:
+def _supervise(pid: int, streams: list[Stream], report: _Report, wake: int, stopping: list[int]) -> int:
     """Pump output until the agent has ended, or was told to, and everything it started is gone. Returns its code."""
     code: int | None = None
     ending = _Ending(pid, report.sandboxed)

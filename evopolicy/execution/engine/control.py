@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from evopolicy.execution.policy.templates import NurseryPlan
+from evopolicy.execution.policy.handles import ZygotePlan
 from evopolicy.execution.sandbox.confine import SandboxConfig
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, EpisodeSpec
@@ -33,7 +33,7 @@ class WorkerConfig:
     reference: BenchmarkReference
     limits: Limits
     sandbox: SandboxConfig
-    plan: NurseryPlan
+    plan: ZygotePlan
     policy_path: tuple[str, ...]
     packages: tuple[str, ...]
 

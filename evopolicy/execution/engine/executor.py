@@ -24,7 +24,7 @@ from evopolicy.execution.engine.control import (
     WorkerConfig,
 )
 from evopolicy.execution.engine.worker_handle import WorkerHandle
-from evopolicy.execution.policy.templates import NurseryPlan, plain_command
+from evopolicy.execution.policy.handles import ZygotePlan, plain_command
 from evopolicy.execution.sandbox import bubblewrap, landlock, packages
 from evopolicy.execution.sandbox.confine import SandboxConfig
 from evopolicy.kernel.errors import ConfigError, ExecutionError
@@ -222,7 +222,7 @@ class LocalExecutor:
         runtime = packages.runtime()
         (held / "workers.log").touch(0o600)
         plan = self._plan(runtime, held)
-        self._packages.lay(Path(plan.held, view))
+        self._packages.link_into(Path(plan.held, view))
         allowed = [str(path) for path in self._packages.links.values()]
         view = f"{plan.seen}/{view}"
         sandbox = SandboxConfig(
@@ -245,20 +245,20 @@ class LocalExecutor:
             self._packages.names,
         )
 
-    def _plan(self, runtime: packages.Runtime, held: Path) -> NurseryPlan:
+    def _plan(self, runtime: packages.Runtime, held: Path) -> ZygotePlan:
         code = packages.own_code()
 
         def path(seen: str) -> tuple[str, ...]:
             return (*runtime.path, f"{seen}/packages", f"{seen}/engine")
 
         if self._isolation != "bubblewrap":
-            code.lay(held / "engine")
-            return NurseryPlan(plain_command(), path(str(held)), str(held), str(held), False)
+            code.link_into(held / "engine")
+            return ZygotePlan(plain_command(), path(str(held)), str(held), str(held), False)
         shared, seen, slots = held / "shared", bubblewrap.SEEN, self._lanes + _SPARE_SLOTS
         allowed, size = self._packages.links.values(), self._limits.scratch_bytes
         program = bubblewrap.find() or Path("bwrap")
-        command = bubblewrap.nursery(program, runtime, allowed, shared, code.links, slots, size)
-        return NurseryPlan(command, path(seen), str(shared), seen, True, slots)
+        command = bubblewrap.zygote(program, runtime, allowed, shared, code.links, slots, size)
+        return ZygotePlan(command, path(seen), str(shared), seen, True, slots)
 
 
 class _Crew:

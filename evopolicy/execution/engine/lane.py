@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from evopolicy.execution.engine import repeat
 from evopolicy.execution.policy.episode_process import SETUP_SECONDS, Broke, PolicyProcess
 from evopolicy.execution.policy.fork_server import Ended
-from evopolicy.execution.policy.templates import Template
+from evopolicy.execution.policy.handles import ForkServerHandle
 from evopolicy.execution.wire import codec
 from evopolicy.execution.wire.frames import ACT, ACTION, FAILED, IMPORT, MAKE, RESET
 from evopolicy.kernel import wire
@@ -61,11 +61,13 @@ class Keeper(Protocol):
 class Lane:
     """See the module. The worker calls `start` once and then the `on_` methods; every way ends in `Keeper.done`."""
 
-    def __init__(self, keeper: Keeper, play: Play, template: Template, job: int, episode: EpisodeSpec) -> None:
-        """Forks the Policy's process. Raises ExecutionError where there is no template any more."""
+    def __init__(
+        self, keeper: Keeper, play: Play, fork_server: ForkServerHandle, job: int, episode: EpisodeSpec
+    ) -> None:
+        """Forks the Policy's process. Raises ExecutionError where there is no fork server any more."""
         self.job = job
         self.episode = episode
-        self.process = PolicyProcess(template, play.limits, play.largest_action)
+        self.process = PolicyProcess(fork_server, play.limits, play.largest_action)
         self._keeper = keeper
         self._play = play
         self._environment: Environment | None = None
@@ -170,7 +172,7 @@ class Lane:
         return self.process.output.drain()
 
     def on_ended(self, how: Ended) -> None:
-        """What the template knows of a process whose wire closed."""
+        """What the fork server knows of a process whose wire closed."""
         broke = self.process.ended(how)
         if broke is not None:
             self._break(broke)
@@ -179,10 +181,10 @@ class Lane:
         """Handling it raised what nobody foresaw: this Episode is lost, and no other."""
         self._end(None, f"the engine failed: {_named(error)}\n{''.join(traceback.format_exception(error))[-_TEXT:]}")
 
-    def on_template_lost(self) -> None:
-        """The template ended, and with it the process."""
+    def on_fork_server_lost(self) -> None:
+        """The fork server ended, and with it the process."""
         self.process.local_pid = 0
-        self._end(None, f"the Program's template ended: {self.process.template.lost}")
+        self._end(None, f"the Program's fork server ended: {self.process.fork_server.lost}")
 
     def check(self, now: float) -> None:
         """Called many times a second: the limits of a Policy that does not answer."""
@@ -195,7 +197,7 @@ class Lane:
             broke = process.overspent(False, self._phase) or process.silent(now, self._phase)
             broke = broke or process.dawdling(now)
         elif process.late(now):
-            told = process.template.refused
+            told = process.fork_server.refused
             self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s{told}")
         if broke is not None:
             self._break(broke)

@@ -36,8 +36,8 @@ from evopolicy.execution.engine.control import (
     WorkerReady,
 )
 from evopolicy.execution.engine.lane import Lane, Play, shared_watch
-from evopolicy.execution.policy.fork_server import NurseryConfig
-from evopolicy.execution.policy.templates import Nursery, NurseryLost, Template
+from evopolicy.execution.policy.fork_server import ZygoteConfig
+from evopolicy.execution.policy.handles import ForkServerHandle, ZygoteHandle, ZygoteLost
 from evopolicy.execution.sandbox import bubblewrap, notified, process
 from evopolicy.execution.sandbox import confine as sandbox
 from evopolicy.execution.wire import codec
@@ -47,7 +47,7 @@ from evopolicy.kernel.ports.outcome import EpisodeResult, Fault
 from evopolicy.kernel.spaces import Space, to_value
 
 _TICK = 0.05
-_NURSERIES = 3
+_ZYGOTES = 3
 """How many of them may end one after the other, no Episode played in between."""
 
 
@@ -64,10 +64,10 @@ class Worker:
         encode = codec.observation_encoder(spec.observation_space)
         self._play = Play(config.limits, spec.max_steps, largest, encode, read, watch)
         self._beat = watch
-        self._nursery: Nursery | None = None
-        self._lost_nurseries = 0
+        self._zygote: ZygoteHandle | None = None
+        self._lost_zygotes = 0
         self._program: Path | None = None
-        self._template: Template | None = None
+        self._fork_server: ForkServerHandle | None = None
         # By poll: the watches of epoll are bounded for all processes of a user, an agent's among them.
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
@@ -94,13 +94,13 @@ class Worker:
                 due = now + _TICK
                 for lane in list(self._lanes):
                     self._check(lane, now)
-                if self._template is not None:
-                    self._template.flush()
+                if self._fork_server is not None:
+                    self._fork_server.flush()
         self.close()
 
     @property
     def _unsent(self) -> bool:
-        return self._template is not None and self._template.blocked
+        return self._fork_server is not None and self._fork_server.blocked
 
     def _on_fault(self, fd: int, error: Exception) -> None:
         """What handling `fd` raised ends its Episode alone, where it has one."""
@@ -116,14 +116,14 @@ class Worker:
             lane.check(now)
 
     def close(self) -> None:
-        """End the template and the nursery, and with them every Policy."""
-        if self._template is not None:
-            self._template.close()
-        if self._nursery is not None:
-            self._nursery.close()
-            if self._template is not None:
-                self._template.clear()
-            self._nursery.swept()
+        """End the fork server and the zygote, and with them every Policy."""
+        if self._fork_server is not None:
+            self._fork_server.close()
+        if self._zygote is not None:
+            self._zygote.close()
+            if self._fork_server is not None:
+                self._fork_server.clear()
+            self._zygote.swept()
 
     # --- the Host ------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Worker:
 
     def _open(self, job: int, program: Path, episode: Any, make: Callable[[], Any], trace: Path | None) -> None:
         try:
-            lane = Lane(self, self._play, self._template_for(program), job, episode)
+            lane = Lane(self, self._play, self._fork_server_for(program), job, episode)
             lane.start(make, trace)
         except ExecutionError as error:
             self._say(EpisodeLost(job, str(error)))
@@ -182,50 +182,50 @@ class Worker:
             artifacts = []
         self._say(PicturesDone(job.job, artifacts))
 
-    # --- templates -----------------------------------------------------------------------------------------------
+    # --- fork servers -----------------------------------------------------------------------------------------------
 
-    def _template_for(self, program: Path) -> Template:
-        if self._template is not None and program == self._program:
-            return self._template
-        if self._template is not None:
-            self._drop_template(self._template)
-        template = self._new_template(program)
-        self._template, self._program = template, program
-        self._watch(template.control.fileno(), lambda _event: self._on_template(template))
-        return template
+    def _fork_server_for(self, program: Path) -> ForkServerHandle:
+        if self._fork_server is not None and program == self._program:
+            return self._fork_server
+        if self._fork_server is not None:
+            self._drop_fork_server(self._fork_server)
+        fork_server = self._new_fork_server(program)
+        self._fork_server, self._program = fork_server, program
+        self._watch(fork_server.control.fileno(), lambda _event: self._on_fork_server(fork_server))
+        return fork_server
 
-    def _new_template(self, program: Path) -> Template:
-        """Out of the nursery, or out of a new one in its place. Raises ExecutionError where they all end."""
+    def _new_fork_server(self, program: Path) -> ForkServerHandle:
+        """Out of the zygote, or out of a new one in its place. Raises ExecutionError where they all end."""
         while True:
-            if self._nursery is None:
-                self._nursery = start_nursery(self._config, self._benchmark)
+            if self._zygote is None:
+                self._zygote = start_zygote(self._config, self._benchmark)
             try:
-                return self._nursery.template(program)
-            except NurseryLost:
-                self._lost_nurseries += 1
-                self._nursery.close()
-                self._nursery = None
-                if self._lost_nurseries >= _NURSERIES:
+                return self._zygote.fork_server(program)
+            except ZygoteLost:
+                self._lost_zygotes += 1
+                self._zygote.close()
+                self._zygote = None
+                if self._lost_zygotes >= _ZYGOTES:
                     raise
 
-    def _on_template(self, template: Template) -> None:
-        lanes = {lane.process.local_pid: lane for lane in self._lanes if lane.process.template is template}
+    def _on_fork_server(self, fork_server: ForkServerHandle) -> None:
+        lanes = {lane.process.local_pid: lane for lane in self._lanes if lane.process.fork_server is fork_server}
         try:
-            for ended in template.messages():
+            for ended in fork_server.messages():
                 lane = lanes.get(ended.pid)
                 if lane is not None:
                     lane.on_ended(ended)
-            if template.stale >= 0:
-                self._forget(template.stale)
-                os.close(template.stale)
-                template.stale = -1
-            listener = template.listener
+            if fork_server.stale >= 0:
+                self._forget(fork_server.stale)
+                os.close(fork_server.stale)
+                fork_server.stale = -1
+            listener = fork_server.listener
             if listener >= 0 and listener not in self._handlers:
                 self._watch(listener, lambda event: self._on_thread(listener, event))
         except EOFError:
-            for lane in [lane for lane in self._lanes if lane.process.template is template]:
-                lane.on_template_lost()
-            self._drop_template(template)
+            for lane in [lane for lane in self._lanes if lane.process.fork_server is fork_server]:
+                lane.on_fork_server_lost()
+            self._drop_fork_server(fork_server)
 
     def _on_thread(self, listener: int, event: int) -> None:
         """A Policy asks for a thread."""
@@ -236,13 +236,13 @@ class Worker:
         if asked is not None:
             notified.answer(listener, asked, 0 if _has_room(asked.thread) else errno.EAGAIN)
 
-    def _drop_template(self, template: Template) -> None:
-        self._forget(template.control.fileno())
-        self._forget(template.listener)
-        template.close()
-        template.clear()
-        if template is self._template:
-            self._template = None
+    def _drop_fork_server(self, fork_server: ForkServerHandle) -> None:
+        self._forget(fork_server.control.fileno())
+        self._forget(fork_server.listener)
+        fork_server.close()
+        fork_server.clear()
+        if fork_server is self._fork_server:
+            self._fork_server = None
 
     # --- Lanes ---------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Worker:
         self._lanes.discard(lane)
         lane.process.wire.sock.close()
         if result is not None:
-            self._lost_nurseries = 0
+            self._lost_zygotes = 0
         environment = self._checks.pop(lane.job, None)
         if result is None:
             self._say(EpisodeLost(lane.job, lost))
@@ -308,10 +308,10 @@ def _numbers_in(space: Space) -> int:
     return int(size)
 
 
-def start_nursery(config: WorkerConfig, benchmark: Benchmark) -> Nursery:
-    """The nursery of this worker, told all that is public of the Benchmark. Raises ExecutionError."""
+def start_zygote(config: WorkerConfig, benchmark: Benchmark) -> ZygoteHandle:
+    """The zygote of this worker, told all that is public of the Benchmark. Raises ExecutionError."""
     spec = benchmark.spec
-    told = NurseryConfig(
+    told = ZygoteConfig(
         config.sandbox,
         config.policy_path,
         to_value(spec.observation_space),
@@ -321,7 +321,7 @@ def start_nursery(config: WorkerConfig, benchmark: Benchmark) -> Nursery:
         largest_action(spec.action_space),
         bubblewrap.scratches(config.plan.slots) if config.plan.nested else (),
     )
-    return Nursery(config.plan, told, config.packages)
+    return ZygoteHandle(config.plan, told, config.packages)
 
 
 def main(fd: int) -> None:

@@ -46,9 +46,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Stage:
-    """All an Episode's process is given by its template."""
+    """All an Episode's process is given by its fork server."""
 
-    laid: sandbox.Laid
+    confinement: sandbox.Confinement
     task: Task
     decode: Callable[[memoryview], Any]
     program: str
@@ -57,7 +57,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Birth:
+class EpisodeResources:
     """What is one Episode's own."""
 
     slot: str
@@ -66,41 +66,41 @@ class Birth:
     wire_fd: int
     output_fd: int
     parent: int
-    """The template's process id."""
+    """The fork server's process id."""
 
 
-def live(stage: Stage, birth: Birth) -> NoReturn:
+def run(stage: Stage, resources: EpisodeResources) -> NoReturn:
     """Be the Episode's process. Never returns."""
     try:
-        own = _settle(stage, birth)
+        own = _settle(stage, resources)
         channel = ChildWire(WIRE_FD)
         channel.send(0, READY, wire.encode(os.getpid()))
     except BaseException as error:
         # The worker reads the captured output for the reason: nothing of the Program has run yet.
         try:
-            os.write(2, f"the sandbox cannot be laid: {error}\n".encode("utf-8", "replace"))
+            os.write(2, f"the sandbox cannot be applied: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(EXIT_SETUP)
     _answer(channel, Player(stage, own), stage)
 
 
-def _settle(stage: Stage, birth: Birth) -> str:
+def _settle(stage: Stage, resources: EpisodeResources) -> str:
     """Confine this process; returns its scratch folder."""
-    process.die_with_parent(birth.parent)
+    process.die_with_parent(resources.parent)
     os.setsid()
-    # The template's own is one for all of its processes, flags and all.
+    # The fork server's own is one for all of its processes, flags and all.
     os.close(0)
     os.open(os.devnull, os.O_RDONLY)
-    os.dup2(birth.output_fd, 1)
-    os.dup2(birth.output_fd, 2)
-    own = scratch.make(birth.slot)
+    os.dup2(resources.output_fd, 1)
+    os.dup2(resources.output_fd, 2)
+    own = scratch.make(resources.slot)
     os.chdir(own)
     os.environ["HOME"] = os.environ["TMPDIR"] = own
-    if birth.domain is not None:
-        birth.domain.allow(own, landlock.CHANGE)
-    sandbox.lay_child(stage.laid, birth.domain)
-    # After the rules were laid: their descriptor may have this number.
-    os.dup2(birth.wire_fd, WIRE_FD)
+    if resources.domain is not None:
+        resources.domain.allow(own, landlock.CHANGE)
+    sandbox.confine_child(stage.confinement, resources.domain)
+    # After the rules were applied: their descriptor may have this number.
+    os.dup2(resources.wire_fd, WIRE_FD)
     os.closerange(WIRE_FD + 1, sandbox.OPEN_FILES)
     for name in stage.shadowed:
         sys.modules.pop(name, None)
@@ -143,7 +143,7 @@ class Player:
         """The body of FAILED for what the Program raised."""
         sandbox.make_room_to_report()
         places = tracebacks.Places(self._stage.program, {self._scratch: "$TMPDIR", **_installed()})
-        config = self._stage.laid.config
+        config = self._stage.confinement.config
         more, limit = tracebacks.hit_limit(error, sandbox.file_limits(config))
         report: dict[str, Any] = {
             "kind": "exception",

@@ -1,4 +1,4 @@
-"""Compiles a Program's modules once per template, so that no Episode spends its time on it.
+"""Compiles a Program's modules once per fork server, so that no Episode spends its time on it.
 
 A confined process does it, as each Episode would for itself: compiling runs nothing of the Program, but its text is
 not trusted. What cannot be compiled in time, or at all, is left for the Episodes to find out.
@@ -42,20 +42,20 @@ class _Loader(SourceFileLoader):
             return super().get_code(fullname)
 
 
-def compile_all(laid: sandbox.Laid, program: str, folder: str) -> None:
+def compile_all(confinement: sandbox.Confinement, program: str, folder: str) -> None:
     """Fill `folder` with the code of the modules in `program`, and have this process and its children import it."""
     sources = [str(path) for path in sorted(Path(program).rglob("*.py")) if path.is_file()]
     _Loader.compiled = {source: f"{folder}/{number}" for number, source in enumerate(sources)}
     sys.path_hooks.insert(0, _hook(program))
     sys.path.insert(0, program)
     find_spec("policy")  # Runs nothing of it: its folder is listed here, once.
-    domain = sandbox.own_domain(laid)
+    domain = sandbox.own_domain(confinement)
     pid = process.patient_fork()
     if pid == 0:
         try:
             if domain is not None:
                 domain.allow(folder, landlock.CHANGE)
-            sandbox.lay_child(laid, domain)
+            sandbox.confine_child(confinement, domain)
             process.limit(resource.RLIMIT_CPU, CPU_SECONDS)
             for source, compiled in _Loader.compiled.items():
                 _compile(source, compiled)

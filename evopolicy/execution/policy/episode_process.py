@@ -8,8 +8,8 @@ import time
 from typing import NamedTuple
 
 from evopolicy.execution.policy.fork_server import Ended
+from evopolicy.execution.policy.handles import ForkServerHandle, kill
 from evopolicy.execution.policy.output import Capture
-from evopolicy.execution.policy.templates import Template, kill
 from evopolicy.execution.wire.frames import EXIT_WIRE, HEAD, Wire
 from evopolicy.kernel import wire
 from evopolicy.kernel.ports.outcome import FailureKind
@@ -38,14 +38,14 @@ class Broke(NamedTuple):
 class PolicyProcess:
     """Asked one question at a time; its CPU time is the kernel's count, not its own word."""
 
-    def __init__(self, template: Template, limits: Limits, largest_action: int) -> None:
-        """Forks it. Raises ExecutionError where there is no template any more."""
-        sock, output = template.fork()
-        self.template = template
+    def __init__(self, fork_server: ForkServerHandle, limits: Limits, largest_action: int) -> None:
+        """Forks it. Raises ExecutionError where there is no fork server any more."""
+        sock, output = fork_server.fork()
+        self.fork_server = fork_server
         self.wire = Wire(sock, largest_action + _FRAME_ROOM)
         self.output = Capture(output, limits.output_bytes)
         self.local_pid = 0
-        """As the template numbers it; 0 until the process is ready, and once it is gone."""
+        """As the fork server numbers it; 0 until the process is ready, and once it is gone."""
         self.slowest = 0.0
         """CPU seconds of the longest call."""
         self._limits = limits
@@ -156,28 +156,28 @@ class PolicyProcess:
         """Whether it should have been ready by now; of one that is ending, whether that should be known."""
         if self._ending_since:
             return now - self._ending_since > SETUP_SECONDS
-        if self.template.waiting:  # For scratch folders that the Program itself left full.
+        if self.fork_server.waiting:  # For scratch folders that the Program itself left full.
             self._ready_by = min(now + SETUP_SECONDS, self._born + _SWEEP_SECONDS)
         return now > self._ready_by
 
     # --- the end -------------------------------------------------------------------------------------------------
 
     def closed(self) -> None:
-        """Its wire is closed: ask the template how it ended; the answer comes as `Ended`."""
+        """Its wire is closed: ask the fork server how it ended; the answer comes as `Ended`."""
         self._ending_since = time.monotonic()
         self.inquire()
 
     def inquire(self) -> None:
         """Ask again how it ended."""
         now = time.monotonic()
-        if self.template.ask(self.local_pid):
+        if self.fork_server.ask(self.local_pid):
             self._inquired = now
 
     def ended(self, how: Ended) -> Broke | None:
         """What its end means; None while it lives and its wire is not closed for longer than chance explains.
 
-        Only the template's word counts, as of when it was asked: one that is slow to speak, or a worker that is slow to
-        listen, makes no other end of the same one.
+        Only the fork server's word counts, as of when it was asked: one that is slow to speak, or a worker that is
+        slow to listen, makes no other end of the same one.
         """
         if how.alive:
             if self._inquired - self._ending_since > _ENDING_SECONDS:
@@ -200,5 +200,5 @@ class PolicyProcess:
         """End it, where it is not ended yet; what it printed until now stays to be read. Idempotent."""
         if self.local_pid:
             kill(self._pid)
-            self.template.release(self.local_pid)
+            self.fork_server.release(self.local_pid)
             self.local_pid = 0

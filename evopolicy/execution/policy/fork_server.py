@@ -1,9 +1,9 @@
-"""The fork servers of one worker: a nursery with the allowed packages loaded forks a confined template per Program,
-and a template forks one process per Episode.
+"""The fork servers of one worker: a zygote with the allowed packages loaded forks a confined fork server per Program,
+and a fork server forks one process per Episode.
 
-The nursery is a fresh interpreter, never a fork of a worker: it knows no Environment and no hidden seed. It imports
-nothing that a Program's text names: a template does, once it is confined, so that no Program's imports are another's. A
-template is told of its Episodes nothing but two descriptors.
+The zygote is a fresh interpreter, never a fork of a worker: it knows no Environment and no hidden seed. It imports
+nothing that a Program's text names: a fork server does, once it is confined, so that no Program's imports are
+another's. A fork server is told of its Episodes nothing but two descriptors.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ PRELOAD_BYTES = 8_192
 
 
 @dataclass(frozen=True)
-class NurseryConfig:
-    """Written by the worker to a file, read once by its nursery."""
+class ZygoteConfig:
+    """Written by the worker to a file, read once by its zygote."""
 
     sandbox: sandbox.SandboxConfig
     path: tuple[str, ...]
@@ -73,14 +73,14 @@ class NurseryConfig:
 
 
 @dataclass(frozen=True)
-class TemplateRequest:
-    """Asks a nursery for a template; its end of a socket comes along."""
+class ForkServerRequest:
+    """Asks a zygote for a fork server; its end of a socket comes along."""
 
     program: str
     scratches: str
     """Folder for the slots that hold the scratch folders of its Episodes."""
     slots: int
-    """How many of them are mounted there, for one template at a time; 0: they are made."""
+    """How many of them are mounted there, for one fork server at a time; 0: they are made."""
     code: str
     """Folder for the compiled code of the Program."""
     preload: tuple[str, ...]
@@ -89,7 +89,7 @@ class TemplateRequest:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a template says of a process it was asked for."""
+    """What a fork server says of a process it was asked for."""
 
     pid: int
     alive: bool
@@ -101,18 +101,18 @@ class Ended:
 
 @dataclass(frozen=True)
 class Given:
-    """What a nursery's templates are given by the fork."""
+    """What a zygote's fork servers are given by the fork."""
 
     task: child.Task
     decode: Callable[[memoryview], Any]
-    nursery: int
+    zygote: int
     """Its process id."""
 
 
 def main(fd: int, parent: int, config_path: str) -> NoReturn:
-    """Be the nursery, on the socket `fd`, until it closes."""
+    """Be the zygote, on the socket `fd`, until it closes."""
     process.die_with_parent(parent)
-    config = msgspec.msgpack.decode(Path(config_path).read_bytes(), type=NurseryConfig)
+    config = msgspec.msgpack.decode(Path(config_path).read_bytes(), type=ZygoteConfig)
     if config.scratches:
         sandbox.bound_scratches(config.scratches, config.sandbox.scratch_bytes)
     sys.path[:] = config.path
@@ -133,33 +133,33 @@ def main(fd: int, parent: int, config_path: str) -> NoReturn:
     _serve(socket.socket(fileno=fd), config, task)
 
 
-def _serve(control: socket.socket, config: NurseryConfig, task: child.Task) -> NoReturn:
+def _serve(control: socket.socket, config: ZygoteConfig, task: child.Task) -> NoReturn:
     given = Given(task, codec.observation_decoder(task.observation_space), os.getpid())
     gc.collect()
     gc.freeze()
     while True:
         message, fds, _, _ = socket.recv_fds(control, _MESSAGE, 1)
         if not message:
-            # The templates see their own ends close; once they are gone nothing of an Episode is left.
+            # The fork servers see their own ends close; once they are gone nothing of an Episode is left.
             with contextlib.suppress(ChildProcessError):
                 while os.wait():
                     pass
             os._exit(0)
-        request = msgspec.msgpack.decode(message, type=TemplateRequest)
+        request = msgspec.msgpack.decode(message, type=ForkServerRequest)
         with contextlib.suppress(ChildProcessError):
-            # Templates that ended since the last request; mounted folders have one user at a time.
+            # Fork servers that ended since the last request; mounted folders have one user at a time.
             while os.waitpid(-1, 0 if request.slots else os.WNOHANG)[0]:
                 pass
         try:
             _start(control, fds[0], config, given, request)
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.write(fds[0], BROKEN + f"a template cannot be started: {error}".encode())
+                os.write(fds[0], BROKEN + f"a fork server cannot be started: {error}".encode())
         os.close(fds[0])
 
 
-def _start(control: socket.socket, fd: int, config: NurseryConfig, given: Given, request: TemplateRequest) -> None:
-    """Fork a template; where what it preloads ends it, starts threads or takes too long, another that preloads nothing.
+def _start(control: socket.socket, fd: int, config: ZygoteConfig, given: Given, request: ForkServerRequest) -> None:
+    """Fork a fork server; where what it preloads ends it, starts threads or takes too long, one that preloads nothing.
 
     Such a module is the Program's own to find out about, if it ever imports it. Raises OSError.
     """
@@ -169,7 +169,7 @@ def _start(control: socket.socket, fd: int, config: NurseryConfig, given: Given,
         if pid == 0:
             os.close(reading)
             control.close()
-            _template(socket.socket(fileno=fd), config, given, replace(request, preload=preload), writing)
+            _run_fork_server(socket.socket(fileno=fd), config, given, replace(request, preload=preload), writing)
         os.close(writing)
         loaded = _loaded(pid, reading, control)
         os.close(reading)
@@ -179,14 +179,14 @@ def _start(control: socket.socket, fd: int, config: NurseryConfig, given: Given,
         os.waitpid(pid, 0)
     if process.patient_fork() == 0:
         control.close()
-        _template(socket.socket(fileno=fd), config, given, replace(request, preload=()), -1)
+        _run_fork_server(socket.socket(fileno=fd), config, given, replace(request, preload=()), -1)
 
 
 def _loaded(pid: int, reading: int, control: socket.socket) -> bool:
-    """Whether the template `pid` has loaded what its Program names; its own CPU time counts, not the machine's load."""
+    """Whether the fork server `pid` has loaded what its Program names; its CPU time counts, not the machine's load."""
     poll = select.poll()
     poll.register(reading, select.POLLIN)
-    poll.register(control.fileno(), 0)  # Once the worker is gone nobody needs a template.
+    poll.register(control.fileno(), 0)  # Once the worker is gone nobody needs a fork server.
     clock, end = ~pid << 3 | 2, time.monotonic() + _LOADING_SECONDS
     while not (spoken := poll.poll(_LOADING_MS)):
         with contextlib.suppress(OSError):
@@ -197,18 +197,18 @@ def _loaded(pid: int, reading: int, control: socket.socket) -> bool:
     return spoken[0][0] == reading and os.read(reading, 1) != b""
 
 
-def _template(
-    control: socket.socket, config: NurseryConfig, given: Given, request: TemplateRequest, loaded: int
+def _run_fork_server(
+    control: socket.socket, config: ZygoteConfig, given: Given, request: ForkServerRequest, loaded: int
 ) -> NoReturn:
     try:
-        process.die_with_parent(given.nursery)
+        process.die_with_parent(given.zygote)
         _tell(control, WAITING)  # An Episode that is asked for meanwhile is not late.
         sys.dont_write_bytecode = True
         # Fills the import system's lists of the standard library's folders, which may not be listed afterwards.
         importlib.util.find_spec("evopolicy_has_no_such_module")
         program, code = request.program, _fresh(request)
         pipes = scratch.pipes()
-        laid = sandbox.lay_template(
+        confinement = sandbox.confine_fork_server(
             config.sandbox,
             (program, code),
             (request.scratches, code),
@@ -219,11 +219,11 @@ def _template(
             os.close(loaded)
         present = set(sys.modules) - set(sys.builtin_module_names)
         own = {entry.stem for entry in Path(program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
-        compiled.compile_all(laid, program, code)
-        stage = child.Stage(laid, given.task, given.decode, program, tuple(sorted(own & present)))
-        template = Template(control, stage, scratch.Slots(request.scratches, request.slots, pipes))
+        compiled.compile_all(confinement, program, code)
+        stage = child.Stage(confinement, given.task, given.decode, program, tuple(sorted(own & present)))
+        fork_server = ForkServer(control, stage, scratch.Slots(request.scratches, request.slots, pipes))
         _tell(control, STARTED)
-        template.serve()
+        fork_server.serve()
     except BaseException:
         with contextlib.suppress(OSError):
             _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode("utf-8", "replace"))
@@ -231,7 +231,7 @@ def _template(
 
 
 def _preload(control: socket.socket, listener: int, names: Sequence[str]) -> None:
-    """Import `names` in this process, which is confined and whose memory counts as the template's own."""
+    """Import `names` in this process, which is confined and whose memory counts as the fork server's own."""
     if listener:
         # The worker's alone: no process in here may answer for itself. It answers the threads of imports as well.
         socket.send_fds(control, [LISTENER], [listener])
@@ -247,11 +247,11 @@ def _preload(control: socket.socket, listener: int, names: Sequence[str]) -> Non
         gc.freeze()
 
 
-def _fresh(request: TemplateRequest) -> str:
-    """Makes a template's folders; the one for code, empty."""
+def _fresh(request: ForkServerRequest) -> str:
+    """Makes a fork server's folders; the one for code, empty."""
     code = Path(request.code)
     if code.exists():
-        remove(code)  # Of the template before, or of one that what it preloaded has ended.
+        remove(code)  # Of the fork server before, or of one that what it preloaded has ended.
     Path(request.scratches).mkdir(exist_ok=True)
     code.mkdir(parents=True)
     return str(code)
@@ -262,7 +262,7 @@ def _tell(control: socket.socket, message: bytes) -> None:
     os.write(control.fileno(), message)
 
 
-class Template:
+class ForkServer:
     """Forks Episodes' processes on request and keeps each, ended or not, until the worker lets it go."""
 
     def __init__(self, control: socket.socket, stage: child.Stage, slots: scratch.Slots) -> None:
@@ -335,11 +335,13 @@ class Template:
 
     def _fork(self, slot: int, wire_fd: int, output_fd: int) -> None:
         """Raises BlockingIOError where the kernel refuses a new process."""
-        domain = sandbox.own_domain(self._stage.laid)
+        domain = sandbox.own_domain(self._stage.confinement)
         try:
             pid = process.plain_fork()
             if pid == 0:
-                child.live(self._stage, child.Birth(self._slots.path(slot), domain, wire_fd, output_fd, self._pid))
+                child.run(
+                    self._stage, child.EpisodeResources(self._slots.path(slot), domain, wire_fd, output_fd, self._pid)
+                )
         finally:
             if domain is not None:
                 domain.close()

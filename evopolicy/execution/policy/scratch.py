@@ -1,7 +1,7 @@
-"""Scratch folders of a template's Episodes: one slot for each at a time, emptied by a process that forks none of them.
+"""Scratch folders of a fork server's Episodes: one slot for each at a time, emptied by a process that forks none.
 
-An Episode makes its own folder in its slot, under a name it draws itself. Its template never learns that name, nor any
-name in it: what a template has in memory, each later Episode is born with.
+An Episode makes its own folder in its slot, under a name it draws itself. Its fork server never learns that name, nor
+any name in it: what a fork server has in memory, each later Episode is born with.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Pipes = tuple[int, int, int, int]
 
 
 def pipes() -> Pipes:
-    """What `Slots` and its sweeper speak through: made before a template is confined, which may make none."""
+    """What `Slots` and its sweeper speak through: made before a fork server is confined, which may make none."""
     return (*os.pipe(), *os.pipe())
 
 
@@ -48,7 +48,7 @@ class Slots:
     """Folders below `root`: `count` mounts, each with a bound on its size, or (0) as many as are needed, made here."""
 
     def __init__(self, root: str, count: int, pipes: Pipes) -> None:
-        """Whatever another template left in the mounts is removed first. Raises OSError."""
+        """Whatever another fork server left in the mounts is removed first. Raises OSError."""
         self._root = root
         self._bounded = count > 0
         self._count = count
@@ -71,7 +71,7 @@ class Slots:
         if self._free:
             return self._free.pop()
         if not self._bounded:
-            os.mkdir(self.path(self._count), 0o700)  # noqa: PTH102 (no Path object in a template)
+            os.mkdir(self.path(self._count), 0o700)  # noqa: PTH102 (no Path object in a fork server)
             self._count += 1
             return self._count - 1
         if self._count == 0:
@@ -92,7 +92,7 @@ class Slots:
             os.write(self._orders, _ORDER.pack(slot))
 
     def reap(self) -> None:
-        """Take back what is empty. Raises OSError where the sweeper is gone: another template has another one."""
+        """Take back what is empty. Raises OSError where the sweeper is gone: another fork server has another one."""
         told = os.read(self.news, _DONE.size)
         if len(told) < _DONE.size:
             raise OSError("what empties the scratch folders has ended")
@@ -115,7 +115,7 @@ class Slots:
 
 
 def _sweep_on_order(parent: int, root: str, orders: int, tell: int) -> NoReturn:
-    """Be the sweeper, until the template is gone."""
+    """Be the sweeper, until the fork server is gone."""
     try:
         process.die_with_parent(parent)
         orders, tell = _only(orders, tell)
@@ -200,7 +200,7 @@ def _tidied(slot: str) -> bool:
 
 
 def _swept(slot: str) -> None:
-    for _ in range(_RETRIES):  # One of the template before may be at its last step there.
+    for _ in range(_RETRIES):  # One of the fork server before may be at its last step there.
         with os.scandir(slot) as entries:
             left = [Path(entry.path) for entry in entries]
         for path in left:

@@ -73,7 +73,7 @@ def _installed(folder: Path) -> Iterator[str]:
         yield from (str(place) for place in (folder / name, *folder.glob(f"python*/{name}")) if place.is_dir())
 
 
-def nursery(
+def zygote(
     program: Path,
     runtime: Runtime,
     allowed: Iterable[Path],
@@ -105,5 +105,5 @@ def scratches(slots: int) -> tuple[str, ...]:
 
 
 def with_programs(command: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """`command` of a nursery with one worker's `folder` seen at PROGRAM, read-only: there the name is all workers'."""
+    """`command` of a zygote with one worker's `folder` seen at PROGRAM, read-only: there the name is all workers'."""
     return (command[0], *_bind(folder, PROGRAM), *command[1:])

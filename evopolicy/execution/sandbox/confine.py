@@ -1,4 +1,4 @@
-"""Lays isolation on the template and on each Episode's process. Runs inside them; only `isolation` chooses a level."""
+"""Confines the fork server and each Episode's process. Runs inside them; only `isolation` chooses a level."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEVICES = (
 
 @dataclass(frozen=True)
 class SandboxConfig:
-    """What the Host settled for all templates of an engine. Paths are as the template sees them."""
+    """What the Host settled for all fork servers of an engine. Paths are as the fork server sees them."""
 
     level: str
     """One of `ports.ISOLATIONS`."""
@@ -34,7 +34,7 @@ class SandboxConfig:
     readable: tuple[str, ...]
     """Files and folders of the runtime and of the allowed packages."""
     roots: tuple[str, ...]
-    """Folders that hold them: what an Episode's own domain grants again, few so that it is laid fast."""
+    """Folders that hold them: what an Episode's own domain grants again, few so that it is applied fast."""
     memory_bytes: int
     scratch_bytes: int
     cpu_seconds: float
@@ -42,8 +42,8 @@ class SandboxConfig:
 
 
 @dataclass(frozen=True)
-class Laid:
-    """What a template keeps for its children."""
+class Confinement:
+    """What a fork server keeps for its children."""
 
     config: SandboxConfig
     open_roots: tuple[tuple[int, int], ...]
@@ -53,24 +53,24 @@ class Laid:
     """Descriptor that asks for each new thread; 0: there is none, and no thread can be started."""
 
 
-def lay_template(
+def confine_fork_server(
     config: SandboxConfig,
     reading: Sequence[str],
     changing: Sequence[str],
     load: Callable[[int], None] = lambda _listener: None,
-) -> Laid:
-    """Confine this template and all it will fork to the runtime and to what it may read and change. Raises OSError.
+) -> Confinement:
+    """Confine this fork server and all it will fork to the runtime and to what it may read and change. Raises OSError.
 
     Its children may read all of `reading`, and change what `own_domain` names out of `changing`. `load` is called once
-    it is confined, with what `Laid.listener` will be: the memory it takes is the template's own, and no Policy's.
+    it is confined, with what `Confinement.listener` will be: the memory it takes is the fork server's, and no Policy's.
     """
-    laid = _confine(config, reading, changing)
-    load(laid.listener)
-    _lay_limits(config)
-    return laid
+    confinement = _confine(config, reading, changing)
+    load(confinement.listener)
+    _apply_limits(config)
+    return confinement
 
 
-def _confine(config: SandboxConfig, reading: Sequence[str], changing: Sequence[str]) -> Laid:
+def _confine(config: SandboxConfig, reading: Sequence[str], changing: Sequence[str]) -> Confinement:
     roots: list[tuple[int, int]] = []
     process.leave_no_core()
     if config.level != "none":
@@ -82,19 +82,19 @@ def _confine(config: SandboxConfig, reading: Sequence[str], changing: Sequence[s
         roots = _opened([*coarse, *_DEVICES])
         landlock.restrict(config.landlock_abi, [*rules, *_DEVICES])
     if config.level == "none":
-        return Laid(config, tuple(roots), None)
+        return Confinement(config, tuple(roots), None)
     child_filter = seccomp.Filter(seccomp.child_filter(seccomp.NOBODY))
-    return Laid(config, tuple(roots), child_filter, _listened(seccomp.template_filter()))
+    return Confinement(config, tuple(roots), child_filter, _listened(seccomp.fork_server_filter()))
 
 
 def _listened(code: bytes) -> int:
     try:
-        return notified.lay(code, listening=True)
+        return notified.install(code, listening=True)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
         # This machine's own sandbox listens, and there can be one listener: who is not counted starts no threads.
-        return notified.lay(code)
+        return notified.install(code)
 
 
 def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
@@ -107,8 +107,8 @@ def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
     return opened
 
 
-def _lay_limits(config: SandboxConfig) -> None:
-    """The template itself uses next to nothing: what it may use, each of its children may."""
+def _apply_limits(config: SandboxConfig) -> None:
+    """The fork server itself uses next to nothing: what it may use, each of its children may."""
     room = process.virtual_bytes() + config.memory_bytes
     process.limit(resource.RLIMIT_AS, room, room + _REPORT_ROOM)
     process.limit(resource.RLIMIT_FSIZE, config.scratch_bytes)
@@ -138,27 +138,27 @@ def file_limits(config: SandboxConfig) -> dict[str, int]:
     return limits | {"scratch_bytes": config.scratch_bytes, "scratch_names": scratch_names(config.scratch_bytes)}
 
 
-def own_domain(laid: Laid) -> landlock.Ruleset | None:
-    """The rules of the next child, gathered in its template, where it costs less: what all read.
+def own_domain(confinement: Confinement) -> landlock.Ruleset | None:
+    """The rules of the next child, gathered in its fork server, where it costs less: what all read.
 
     The child adds the one folder it may change.
     """
-    if not laid.config.landlock_abi:
+    if not confinement.config.landlock_abi:
         return None
-    ruleset = landlock.Ruleset(laid.config.landlock_abi)
-    for fd, rights in laid.open_roots:
+    ruleset = landlock.Ruleset(confinement.config.landlock_abi)
+    for fd, rights in confinement.open_roots:
         ruleset.allow_fd(fd, rights)
     return ruleset
 
 
-def lay_child(laid: Laid, domain: landlock.Ruleset | None) -> None:
+def confine_child(confinement: Confinement, domain: landlock.Ruleset | None) -> None:
     """Confine this process, an Episode's own, by its `own_domain`; no new processes, a stop to its CPU time."""
-    seconds = int(laid.config.cpu_seconds) + 2
+    seconds = int(confinement.config.cpu_seconds) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if domain is not None:
         domain.restrict()
-    if laid.filter is not None:
-        laid.filter.lay(os.getpid())
+    if confinement.filter is not None:
+        confinement.filter.install(os.getpid())
 
 
 def make_room_to_report() -> None:

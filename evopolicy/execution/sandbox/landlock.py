@@ -100,7 +100,7 @@ class Ruleset:
         self.close()
 
     def close(self) -> None:
-        """Let the rules go in this process; the ones they were laid on keep them."""
+        """Let the rules go in this process; the ones they were applied to keep them."""
         os.close(self._fd)
 
 

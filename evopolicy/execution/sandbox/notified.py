@@ -45,8 +45,8 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-def lay(code: bytes, *, listening: bool = False) -> int:
-    """Lay the filter `code` on this thread for ever; returns its listener, or 0. Raises OSError.
+def install(code: bytes, *, listening: bool = False) -> int:
+    """Install the filter `code` on this thread for ever; returns its listener, or 0. Raises OSError.
 
     It must have given up new privileges. EBUSY: what this process runs in is listened to already.
     """
@@ -105,24 +105,25 @@ def tasks(processes: Iterable[int]) -> int:
     return total
 
 
-def lay_kept(counted: bytes, uncounted: bytes, to: socket.socket) -> None:
-    """Lay `counted` on this thread and hand its listener to who holds the other end of `to`.
+def install_and_hand_on(counted: bytes, uncounted: bytes, to: socket.socket) -> None:
+    """Install `counted` on this thread and hand its listener to who holds the other end of `to`.
 
-    Where this machine's own sandbox listens already, and so nobody else can, `uncounted` is laid and nothing handed on.
+    Where this machine's own sandbox listens already, and so nobody else can, `uncounted` is installed and nothing
+    handed on.
     """
     try:
-        listener = lay(counted, listening=True)
+        listener = install(counted, listening=True)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
-        lay(uncounted)
+        install(uncounted)
         return
     socket.send_fds(to, [b"L"], [listener])
     os.close(listener)
 
 
 def handed(by: socket.socket) -> int:
-    """The listener handed on by `lay_kept`; -1 where there is none. Waits until the other end is closed or used."""
+    """The listener of `install_and_hand_on`; -1 where there is none. Waits until the other end is closed or used."""
     _, fds, _, _ = socket.recv_fds(by, 1, 1)
     return fds[0] if fds else -1
 

@@ -47,7 +47,7 @@ class Packages:
     links: dict[str, Path]
     """Entry of the view folder -> what it links to."""
 
-    def lay(self, view: Path) -> None:
+    def link_into(self, view: Path) -> None:
         """Fill the folder `view` with the links."""
         view.mkdir(parents=True, exist_ok=True)
         for name, target in self.links.items():

@@ -1,4 +1,4 @@
-"""System-call filters, assembled to BPF and laid with ctypes: lists of what Policies and what agents may call.
+"""System-call filters, assembled to BPF and installed with ctypes: lists of what Policies and what agents may call.
 
 A filter is inherited by every thread and child and can never be lifted. Filters add up: the strictest answer wins.
 What neither list names is refused, and what is newer than the table of calls is ENOSYS, as by an older kernel.
@@ -87,8 +87,8 @@ capget wait4 waitid arch_prctl get_mempolicy
 
 _OF_SELF = _words("getpgid getsid sched_getaffinity sched_getparam sched_getscheduler prlimit64")
 
-# What the template needs after its filter is laid and its children must not have: `child_filter` takes them away.
-_TEMPLATE = _words(
+# What the fork server needs under its own filter and its children must not have: `child_filter` takes them away.
+_FORK_SERVER = _words(
     "fork vfork kill tgkill prctl sendmsg recvmsg setsid landlock_create_ruleset landlock_add_rule "
     "landlock_restrict_self seccomp chmod fchmod fchmodat"
 )
@@ -123,15 +123,15 @@ _CLOCKS = [
 ]
 
 
-def template_filter() -> bytes:
-    """The default-deny list of a template and its children: no sockets, no exec, no IPC.
+def fork_server_filter() -> bytes:
+    """The default-deny list of a fork server and its children: no sockets, no exec, no IPC.
 
-    The template may change modes: it removes what Episodes leave.
+    The fork server may change modes: it removes what Episodes leave.
     """
     rules = [
         *FUTEXES,
         *_CLOCKS,
-        # A new thread is counted by whoever holds the listener; the template's own processes are no threads.
+        # A new thread is counted by whoever holds the listener; the fork server's own processes are no threads.
         Rule("clone", NOTIFY, 0, _THREAD, otherwise=ALLOW),
         Rule("mmap", ALLOW, 3, (0,), _MAP_LOCKED | _MAP_HUGETLB, EINVAL),
         Rule("madvise", ALLOW, 2, _ADVICE, otherwise=EINVAL),
@@ -143,14 +143,14 @@ def template_filter() -> bytes:
         Rule("clone3", ENOSYS),
         Rule("openat2", ENOSYS),
         *(Rule(name, ALLOW, 0, (0,)) for name in _OF_SELF),
-        *(Rule(name) for name in _PLAIN + _TEMPLATE),
+        *(Rule(name) for name in _PLAIN + _FORK_SERVER),
     ]
     return assemble(rules, EPERM)
 
 
 def child_filter(pid: int) -> bytes:
-    """What an Episode's process gives up on top of its template's list: new processes, signals to all but itself."""
-    rules = [Rule(name, EPERM) for name in _TEMPLATE if name not in ("kill", "tgkill", "prctl")]
+    """What an Episode's process gives up on top of its fork server's list: new processes, signals to all but itself."""
+    rules = [Rule(name, EPERM) for name in _FORK_SERVER if name not in ("kill", "tgkill", "prctl")]
     rules += [
         Rule("clone", ALLOW, 0, _THREAD),
         Rule("kill", ALLOW, 0, (pid,)),
@@ -302,27 +302,27 @@ def _answer(rule: Rule) -> Iterable[tuple[int, int, int, int]]:
 
 
 NOBODY = 0x7FFFFFFF
-"""A process id that stands for the one a filter is going to be laid in."""
+"""A process id that stands for the one a filter is going to be installed in."""
 
 
 class Filter:
-    """A filter ready to be laid: assembled in one process, laid in the ones it forks."""
+    """A filter ready to be installed: assembled in one process, installed in the ones it forks."""
 
     def __init__(self, code: bytes) -> None:
         self._code = bytearray(code)
         nobody = struct.pack("<I", NOBODY)
         self._places = [at for at in range(4, len(code), 8) if code[at : at + 4] == nobody]
 
-    def lay(self, pid: int = 0) -> None:
-        """Lay it on this process for ever, `pid` where `child_filter(NOBODY)` left a place for it. Raises OSError.
+    def install(self, pid: int = 0) -> None:
+        """Install it on this process for ever, `pid` where `child_filter(NOBODY)` left a place for it. Raises OSError.
 
         The process must have given up new privileges.
         """
         for place in self._places:
             struct.pack_into("<I", self._code, place, pid)
-        notified.lay(bytes(self._code))
+        notified.install(bytes(self._code))
 
 
-def lay(code: bytes) -> None:
-    """Lay `code` on this process for ever (it must have given up new privileges). Raises OSError."""
-    notified.lay(code)
+def install(code: bytes) -> None:
+    """Install `code` on this process for ever (it must have given up new privileges). Raises OSError."""
+    notified.install(code)

@@ -325,8 +325,8 @@ def test_a_daemon_forked_twice_ends_with_its_agent(site: AgentSite) -> None:
     assert not alive(marker)
 
 
-@pytest.mark.parametrize("victim", ["host", "attendant"])
-def test_a_killed_host_or_attendant_leaves_nothing(site: AgentSite, tmp_path: Path, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["host", "supervisor"])
+def test_a_killed_host_or_supervisor_leaves_nothing(site: AgentSite, tmp_path: Path, victim: str) -> None:
     marker = f"orphan-{os.getpid()}-{time.monotonic_ns()}"
     text = f"""
         import subprocess, sys, time
@@ -345,16 +345,16 @@ def test_a_killed_host_or_attendant_leaves_nothing(site: AgentSite, tmp_path: Pa
                                          files={{"main.py": {textwrap.dedent(text)!r}}})
         agent = LocalAgentLauncher(isolation="bubblewrap", client=Path(client.__file__), policy_packages=())
         started = agent.start(site, invoke)
-        print(started._attendant.pid, flush=True)
+        print(started._supervisor.pid, flush=True)
         time.sleep(600)
         """)
     )
     host = subprocess.Popen([sys.executable, str(tmp_path / "host.py")], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
     try:
-        attendant = int(host.stdout.readline())
+        supervisor = int(host.stdout.readline())
         assert becomes(lambda: alive(marker))
-        os.kill(host.pid if victim == "host" else attendant, 9)
+        os.kill(host.pid if victim == "host" else supervisor, 9)
         assert becomes(lambda: not alive(marker))
     finally:
         host.kill()

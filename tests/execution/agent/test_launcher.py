@@ -103,7 +103,7 @@ def test_a_pipe_that_is_closed_ends_who_writes_to_it_as_in_any_shell(level: Isol
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_agent_is_attended_to_its_end_where_the_disk_takes_no_more_output(level: Isolation, site: AgentSite) -> None:
+def test_an_agent_is_supervised_to_its_end_on_a_full_disk(level: Isolation, site: AgentSite) -> None:
     site.logs.mkdir(parents=True)
     (site.logs / "stdout.log").symlink_to("/dev/full")
     process = launcher(level).start(
@@ -283,12 +283,12 @@ def test_a_killed_host_leaves_no_process_of_its_agent(level: Isolation, site: Ag
     assert (site.logs / "home" / "kept").read_text() == "to the end"
 
 
-@pytest.mark.parametrize("victim", ["keeper", "attending"])
+@pytest.mark.parametrize("victim", ["keeper", "supervising"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_attendant_that_is_killed_leaves_no_process_of_its_agent(
+def test_a_supervisor_that_is_killed_leaves_no_process_of_its_agent(
     level: Isolation, site: AgentSite, victim: str
 ) -> None:
-    marker = f"unattended-{os.getpid()}-{level}-{victim}"
+    marker = f"unsupervised-{os.getpid()}-{level}-{victim}"
     text = f"""
         import subprocess, sys, time
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {marker!r}], start_new_session=True)
@@ -299,7 +299,7 @@ def test_an_attendant_that_is_killed_leaves_no_process_of_its_agent(
     try:
         wait_for_output(process, site)
         assert becomes(lambda: alive(marker))
-        keeper = process._attendant.pid  # type: ignore[attr-defined]
+        keeper = process._supervisor.pid  # type: ignore[attr-defined]
         os.kill(keeper if victim == "keeper" else descendants(keeper)[0], signal.SIGKILL)
         assert process.wait(PATIENCE) is not None
         assert becomes(lambda: not alive(marker))

@@ -1,4 +1,4 @@
-"""A template's turn: Episodes that wait for a scratch folder, and those that are asked after meanwhile."""
+"""A fork server's turn: Episodes that wait for a scratch folder, and those that are asked after meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evopolicy.execution.policy.fork_server import FORK, REFUSED, RELEASE, STARTED, STATUS, Ended, Template
+from evopolicy.execution.policy.fork_server import FORK, REFUSED, RELEASE, STARTED, STATUS, Ended, ForkServer
 from tests.execution.conftest import PATIENCE, becomes
 
 
@@ -37,8 +37,8 @@ class OneFolder:
         os.close(self._kept_open)
 
 
-class Sleepers(Template):
-    """A template whose Episodes only sleep; `begun` has each one's process and the inode of its wire."""
+class Sleepers(ForkServer):
+    """A fork server whose Episodes only sleep; `begun` has each one's process and the inode of its wire."""
 
     def __init__(self, control: socket.socket) -> None:
         nothing: Any = None
@@ -67,16 +67,16 @@ class Sleepers(Template):
 
 @pytest.fixture
 def worker() -> Iterator[tuple[socket.socket, Sleepers]]:
-    """The worker's end of a template that serves."""
+    """The worker's end of a fork server that serves."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    template = Sleepers(theirs)
-    serving = threading.Thread(target=template.serve, daemon=True)
+    fork_server = Sleepers(theirs)
+    serving = threading.Thread(target=fork_server.serve, daemon=True)
     serving.start()
     ours.settimeout(PATIENCE)
-    yield ours, template
+    yield ours, fork_server
     ours.shutdown(socket.SHUT_WR)
     serving.join(PATIENCE)
-    template._end_all()  # Where it ended by a fault of its own.
+    fork_server._end_all()  # Where it ended by a fault of its own.
     ours.close()
     theirs.close()
 
@@ -92,7 +92,7 @@ def fork(ours: socket.socket) -> int:
 
 
 def status(ours: socket.socket, pid: int) -> Ended:
-    """What the template says of a process."""
+    """What the fork server says of a process."""
     ours.send(STATUS + pid.to_bytes(4, "little"))
     while (message := ours.recv(1 << 12))[:1] != STATUS:
         pass
@@ -102,32 +102,32 @@ def status(ours: socket.socket, pid: int) -> Ended:
 def test_an_episode_that_waits_for_a_scratch_folder_keeps_no_other_from_being_heard(
     worker: tuple[socket.socket, Sleepers],
 ) -> None:
-    ours, template = worker
+    ours, fork_server = worker
     fork(ours)
     fork(ours)
-    assert becomes(lambda: template.begun)
-    ((pid, _),) = template.begun
+    assert becomes(lambda: fork_server.begun)
+    ((pid, _),) = fork_server.begun
     assert status(ours, pid).alive
     os.kill(pid, signal.SIGKILL)
     ours.send(RELEASE + pid.to_bytes(4, "little"))
-    assert becomes(lambda: len(template.begun) == 2)
+    assert becomes(lambda: len(fork_server.begun) == 2)
 
 
 def test_waiting_episodes_begin_in_the_order_they_were_asked_for(worker: tuple[socket.socket, Sleepers]) -> None:
-    ours, template = worker
+    ours, fork_server = worker
     asked = [fork(ours) for _ in range(3)]
     for number in range(3):
-        assert becomes(lambda number=number: len(template.begun) > number)  # type: ignore[misc]
-        pid = template.begun[number][0]
+        assert becomes(lambda number=number: len(fork_server.begun) > number)  # type: ignore[misc]
+        pid = fork_server.begun[number][0]
         os.kill(pid, signal.SIGKILL)
         ours.send(RELEASE + pid.to_bytes(4, "little"))
-    assert [inode for _, inode in template.begun] == asked
+    assert [inode for _, inode in fork_server.begun] == asked
 
 
-def test_a_refused_fork_ends_neither_the_template_nor_the_episode(worker: tuple[socket.socket, Sleepers]) -> None:
-    ours, template = worker
-    template.refused = 3
+def test_a_refused_fork_ends_neither_the_fork_server_nor_the_episode(worker: tuple[socket.socket, Sleepers]) -> None:
+    ours, fork_server = worker
+    fork_server.refused = 3
     asked = fork(ours)
     assert ours.recv(16) == REFUSED, "the worker knows that it is not the Episode that is late"
     assert ours.recv(16) == STARTED
-    assert [inode for _, inode in template.begun] == [asked]
+    assert [inode for _, inode in fork_server.begun] == [asked]

@@ -1,4 +1,4 @@
-"""Traces, reads and limits its template."""
+"""Traces, reads and limits its fork server."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Raises its own limits, and looks for those that were never laid."""
+"""Raises its own limits, and looks for those that were never set."""
 
 import ctypes
 import platform
@@ -6,7 +6,7 @@ import resource
 import struct
 
 # (open files, core, queued signals) as every Policy has them, whatever its Host has.
-LAID = {
+PRESET = {
     resource.RLIMIT_NOFILE: (256, 256),
     resource.RLIMIT_CORE: (0, 0),
     resource.RLIMIT_SIGPENDING: (0, 0),
@@ -16,13 +16,13 @@ CAPGET = {"x86_64": 125, "aarch64": 90}[platform.machine()]
 
 
 def attack():
-    for kind, laid in LAID.items():
-        if resource.getrlimit(kind) != laid:
+    for kind, expected in PRESET.items():
+        if resource.getrlimit(kind) != expected:
             print("ESCAPED: it has the limit", kind, resource.getrlimit(kind))
     for kind in LIMITED:
         if resource.RLIM_INFINITY in resource.getrlimit(kind):
             print("ESCAPED: it has no limit", kind)
-    for kind in (*LIMITED, *LAID):
+    for kind in (*LIMITED, *PRESET):
         try:
             resource.setrlimit(kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             print("ESCAPED: limit", kind)

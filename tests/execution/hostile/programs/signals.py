@@ -1,4 +1,4 @@
-"""Signals its template, its siblings and everybody else."""
+"""Signals its fork server, its siblings and everybody else."""
 
 import ctypes
 import os

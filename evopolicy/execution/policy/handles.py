@@ -1,4 +1,4 @@
-"""The worker's end of its fork servers: one nursery, and one template per Program out of it."""
+"""The worker's end of its fork servers: one zygote, and one fork server per Program out of it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from evopolicy.execution.policy.fork_server import (
     STATUS,
     WAITING,
     Ended,
-    NurseryConfig,
-    TemplateRequest,
+    ForkServerRequest,
+    ZygoteConfig,
 )
 from evopolicy.execution.sandbox import bubblewrap, process
 from evopolicy.kernel.errors import ExecutionError
@@ -52,8 +52,8 @@ _IMPORT = re.compile(
 
 
 @dataclass(frozen=True)
-class NurseryPlan:
-    """How an engine's nurseries are started. Settled once by the Host."""
+class ZygotePlan:
+    """How an engine's zygotes are started. Settled once by the Host."""
 
     command: tuple[str, ...]
     """argv up to the interpreter's own options: the interpreter, or `bwrap` and all it needs before it."""
@@ -62,29 +62,29 @@ class NurseryPlan:
     held: str
     """The engine's temporary folder, as the Host sees it."""
     seen: str
-    """The same folder as the nursery sees it."""
+    """The same folder as the zygote sees it."""
     nested: bool
     """Whether it runs in namespaces of its own, and sees nothing but `held`: Programs are copied there for it."""
     slots: int = 0
     """How many bounded scratch folders are mounted in it; 0: they are made in `held`."""
 
 
-class NurseryLost(ExecutionError):
-    """A nursery's process ended, or answers nobody any more."""
+class ZygoteLost(ExecutionError):
+    """A zygote's process ended, or answers nobody any more."""
 
 
 _numbers = itertools.count(1)
-"""No two templates of a worker have the same folders, whichever nursery they are of."""
+"""No two fork servers of a worker have the same folders, whichever zygote they are of."""
 
 
-class Nursery:
-    """A running nursery. `close` ends it and its templates."""
+class ZygoteHandle:
+    """A running zygote. `close` ends it and its fork servers."""
 
-    def __init__(self, plan: NurseryPlan, config: NurseryConfig, packages: Sequence[str]) -> None:
+    def __init__(self, plan: ZygotePlan, config: ZygoteConfig, packages: Sequence[str]) -> None:
         self._plan = plan
         self._packages = frozenset(packages)
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="evopolicy-sweep")
-        name = f"nursery-{os.getpid()}"
+        name = f"zygote-{os.getpid()}"
         (Path(plan.held) / name).write_bytes(msgspec.msgpack.encode(config))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = 0 if plan.nested else os.getpid()
@@ -114,32 +114,32 @@ class Nursery:
         ours.setblocking(False)  # One that reads no more is as good as gone: it keeps no worker waiting.
         self._control = ours
 
-    def template(self, program: Path) -> Template:
-        """A template for `program`. Raises NurseryLost where the nursery is gone, ExecutionError for a full disk."""
+    def fork_server(self, program: Path) -> ForkServerHandle:
+        """A fork server for `program`. Raises ZygoteLost where the zygote is gone, ExecutionError for a full disk."""
         number = next(_numbers)
         preload = tuple(named_modules(program, self._packages))
         if self._plan.nested:
             self._show(program, number)
             made: list[Path] = []
             code, slots = f"{bubblewrap.CODE}/compiled", self._plan.slots
-            request = TemplateRequest(f"{bubblewrap.PROGRAM}/{_SHOWN}", bubblewrap.SCRATCH, slots, code, preload)
+            request = ForkServerRequest(f"{bubblewrap.PROGRAM}/{_SHOWN}", bubblewrap.SCRATCH, slots, code, preload)
         else:
             name, held, seen = f"{os.getpid()}-{number}", Path(self._plan.held), self._plan.seen
             made = [held / f"scratch-{name}", held / f"code-{name}"]
-            request = TemplateRequest(str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}", preload)
+            request = ForkServerRequest(str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}", preload)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
                 socket.send_fds(self._control, [msgspec.msgpack.encode(request)], [theirs.fileno()])
             except OSError as error:
                 ours.close()
-                raise NurseryLost(f"the sandbox's interpreter ended: {error}") from error
-        return Template(ours, made, self._sweeper)
+                raise ZygoteLost(f"the sandbox's interpreter ended: {error}") from error
+        return ForkServerHandle(ours, made, self._sweeper)
 
     def _show(self, program: Path, number: int) -> None:
-        """Put a copy of `program` where the next template looks for it, under the same name for every Program.
+        """Put a copy of `program` where the next fork server looks for it, under the same name for every Program.
 
-        What is there may still be seen by a template that is ending; it is moved away whole.
+        What is there may still be seen by a fork server that is ending; it is moved away whole.
         """
         shown = self._programs / _SHOWN
         with contextlib.suppress(FileNotFoundError):
@@ -188,8 +188,8 @@ def _environment() -> dict[str, str]:
     }
 
 
-class Template:
-    """A running template: forks an Episode's process when asked."""
+class ForkServerHandle:
+    """A running fork server: forks an Episode's process when asked."""
 
     def __init__(self, control: socket.socket, made: Sequence[Path], sweeper: Executor) -> None:
         """`made`: folders that go with it."""
@@ -210,12 +210,12 @@ class Template:
         self.listener = -1
         """Where its Episodes' new threads are asked for, once it is confined; closed with it."""
         self.stale = -1
-        """The listener before, of a template that what it preloaded has ended: to be forgotten and closed."""
+        """The listener before, of a fork server that what it preloaded has ended: to be forgotten and closed."""
 
     def fork(self) -> tuple[socket.socket, int]:
         """Ask for a process; returns this end of its wire and of its output. Raises ExecutionError."""
         if self.lost:
-            raise ExecutionError(f"the Program's template ended: {self.lost}")
+            raise ExecutionError(f"the Program's fork server ended: {self.lost}")
         ours, theirs = socket.socketpair()
         output, its_output = os.pipe2(os.O_CLOEXEC)
         # A pipe's room depends on how many its user has; one of its own size tells nobody.
@@ -225,7 +225,7 @@ class Template:
         return ours, output
 
     def release(self, pid: int) -> None:
-        """The process `pid` (as the template numbers it) was killed and is of no more interest."""
+        """The process `pid` (as the fork server numbers it) was killed and is of no more interest."""
         self._asked.discard(pid)
         self._send(RELEASE + pid.to_bytes(4, "little"))
 
@@ -264,7 +264,7 @@ class Template:
                 os.close(fd)
 
     def messages(self) -> Iterator[Ended]:
-        """What arrived. Raises EOFError, `lost` set, when the template is gone or said that it ends."""
+        """What arrived. Raises EOFError, `lost` set, when the fork server is gone or said that it ends."""
         while True:
             try:
                 message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
