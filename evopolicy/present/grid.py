@@ -132,13 +132,18 @@ def aligned(table: Table, mark: bool = False) -> list[list[GridCell]]:
 
 def _numbers(cells: Sequence[Cell], mark: bool) -> list[str]:
     stars = [_BEST if mark and cell.best else "" for cell in cells]
-    tails = [star if cell.error else star + clean(cell.tail) for star, cell in zip(stars, cells, strict=True)]
+    tails = [star if cell.error else star + _tail(cell) for star, cell in zip(stars, cells, strict=True)]
     means = align([clean(cell.text) for cell in cells], tails)
     if not any(cell.error for cell in cells):
         return means
-    errors = align([cell.error for cell in cells], [clean(cell.tail) if cell.error else "" for cell in cells])
+    errors = align([cell.error for cell in cells], [_tail(cell) if cell.error else "" for cell in cells])
     middle = [" ± " if cell.error else "   " for cell in cells]
     return [mean + between + error for mean, between, error in zip(means, middle, errors, strict=True)]
+
+
+def _tail(cell: Cell) -> str:
+    space = " " if cell.tail.startswith(" ") else ""
+    return space + clean(cell.tail)
 
 
 def align(numbers: Sequence[str], marks: Sequence[str] = ()) -> list[str]:

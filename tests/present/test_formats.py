@@ -44,6 +44,14 @@ def test_json_keeps_values() -> None:
     assert rows == [{"entry": "<script>alert(1)</script> | *a*", "rank_score": 1.0, "x": None}]
 
 
+@pytest.mark.parametrize("form", ["terminal", "markdown", "html", "latex"])
+def test_what_follows_a_number_keeps_its_space(form: Format) -> None:
+    cells = (Cell("a", "a"), Cell(1.0, "1", "2", " (2/3)"), Cell(3.0, "3", tail=" (1/3)"))
+    columns = (Column("entry", "entry", text=True), Column("x", "x"), Column("y", "y"))
+    text = render(Table("t", "t", columns, (cells,)), form)
+    assert " (2/3)" in text and "3 (1/3)" in text
+
+
 # --- a rank score has the same digits everywhere -----------------------------------------------------------------
 
 

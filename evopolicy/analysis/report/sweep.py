@@ -133,8 +133,8 @@ def _rank_row(row: EntryRank, places: _Places, used: Sequence[Mapping[str, Any]]
     return [
         tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
         "–" if row.place is None else str(row.place),
-        score if row.rank_score is not None else "–",
-        row.wins, row.top2, f"{row.cells_done} of {row.cells_total}", row.failures,
+        *((score, row.wins, row.top2) if row.rank_score is not None else (NONE, NONE, NONE)),
+        f"{row.cells_done} of {row.cells_total}", row.failures,
         f"{row.policy_failures} of {row.episodes}", f"{about}{typeset(tokens)}" if tokens else "–",
         spent, duration(row.wall_seconds),
     ]  # fmt: skip
