@@ -250,7 +250,7 @@ def measure_program(
     Raises ConfigError for a split there is none of or that has no Episode, ProgramError and ExecutionError.
     """
     if split not in SPLITS:
-        raise ConfigError(f"split: '{split}' is none.{did_you_mean(split, SPLITS)}")
+        raise ConfigError(f"split: unknown split '{split}'.{did_you_mean(split, SPLITS)}")
     if not config.pool.size(split):
         raise ConfigError(f"pool.{split}: is 0, so there is nothing to measure on; at least 1 is needed")
     benchmark = load_benchmark(config.benchmark, config.execution.limits.step_seconds)

@@ -55,7 +55,7 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     plain = {key: value for key, value in primary.items() if key in RunConfig.__dataclass_fields__}
     for key, value in settings.items():
         if key not in RunConfig.__dataclass_fields__:
-            raise ConfigError(f"{key}: is no key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}")
+            raise ConfigError(f"{key}: is not a key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}")
         said = _paths_as_text(value)
         plain[key] = _group(key, said, chosen, fixed.get(key, {})) if key in GROUPS else said
     for group in GROUPS:

@@ -242,8 +242,8 @@ def test_a_config_that_cannot_run_is_refused_by_its_key(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"split": "heldout"}, "split: 'heldout' is none"),
-        ({"split": "heldout", "episodes": 3}, "split: 'heldout' is none"),
+        ({"split": "heldout"}, "split: unknown split 'heldout'"),
+        ({"split": "heldout", "episodes": 3}, "split: unknown split 'heldout'"),
         ({"split": "validation", "episodes": 0, "selection": "last"}, "pool.validation"),
     ],
 )

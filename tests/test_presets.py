@@ -61,7 +61,7 @@ def test_setting_wins_over_what_a_protocol_fixes() -> None:
     ("settings", "sentence"),
     [
         ({"agent": "cma_se"}, r"agent: 'cma_se' is unknown. Did you mean 'cma_es'\?"),
-        ({"budgets": {}}, r"budgets: is no key of a Run. Did you mean 'budget'\?"),
+        ({"budgets": {}}, r"budgets: is not a key of a Run. Did you mean 'budget'\?"),
         ({"budget": 5}, "budget: an option's name or a mapping is needed, found a int"),
         ({"budget": {"episodes": "ten"}}, r"budget.episodes: expected 'int', got 'str'"),
     ],

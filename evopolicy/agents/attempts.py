@@ -14,8 +14,8 @@ MAX_LINE = 64 << 20
 
 def stderr_words(logs: Path | None, skipped: str = r"warn") -> str:
     """The last of what a process said on standard error, without lines that begin like `skipped`; '' for nothing."""
-    kept = [line for line in stderr_of(logs) if not re.match(skipped, line, re.IGNORECASE)]
-    return "\n".join(kept[-5:])[:2000]
+    lines = [line for line in stderr_of(logs) if not re.match(skipped, line, re.IGNORECASE)]
+    return "\n".join(lines[-5:])[:2000]
 
 
 def earlier(logs: Path | None) -> Iterator[Path]:

@@ -67,7 +67,9 @@ class CodingConfig(AgentConfig):
                 raise ConfigError(f"agent.mcp_servers.{name}: a plain name with a command line is needed")
         for name in (*self.variables, *([self.key_variable] if self.key_variable else [])):
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ConfigError("agent: variables are named, not given: one of the names is none (it is not shown)")
+                raise ConfigError(
+                    "agent: variables are named, not given: one of the names is not a variable's name (it is not shown)"
+                )
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class CodingAgent:
         check_variables(self.config.variables)
         folder = self.config.configuration
         if folder and not Path(folder).expanduser().is_dir():
-            raise AgentError(f"agent.configuration: '{folder}' is no folder; name one, or '' for a clean home")
+            raise AgentError(f"agent.configuration: '{folder}' is not a folder; name one, or '' for a clean home")
 
 
 def check_variables(names: Sequence[str]) -> None:
@@ -152,11 +154,11 @@ def version_of(argv: Sequence[str], environment: Mapping[str, str] | None = None
     """First line of what `argv` says to a question for its version. Asked once per program. Raises AgentError."""
     program = Path(argv[0]).resolve()
     changed = program.stat().st_mtime_ns if program.exists() else 0
-    return _asked(tuple(argv), tuple(sorted((environment or {}).items())), changed)
+    return _version_of(tuple(argv), tuple(sorted((environment or {}).items())), changed)
 
 
 @lru_cache(maxsize=64)
-def _asked(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], _changed: int) -> str:
+def _version_of(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], _changed: int) -> str:
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     try:
         done = subprocess.run(
@@ -171,13 +173,13 @@ def _asked(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], _cha
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AgentError(f"agent.cli: '{' '.join(argv)}' does not answer ({error}); install it anew") from None
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    if done.returncode or not said:
-        words = said[-1][:200] if said else "it says nothing"
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    if done.returncode or not lines:
+        words = lines[-1][:200] if lines else "it says nothing"
         raise AgentError(
             f"agent.cli: '{' '.join(argv)}' ends with exit code {done.returncode} ({words}); install it anew"
         )
-    return said[0][:200]
+    return lines[0][:200]
 
 
 def is_local(url: str) -> bool:

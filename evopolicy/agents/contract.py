@@ -74,7 +74,7 @@ def check_identity(integration: AgentIntegration) -> None:
     _rule(
         integration.program in PROGRAMS, f"program is '{integration.program}', one of {', '.join(PROGRAMS)} is needed"
     )
-    _rule(isinstance(integration.resumes, bool), "resumes is no bool")
+    _rule(isinstance(integration.resumes, bool), "resumes is not a bool")
     longest = integration.call_seconds
     _rule(longest is None or longest > 0, "call_seconds is neither None nor a number of seconds")
 
@@ -87,7 +87,7 @@ def check_probe(integration: AgentIntegration) -> None:
         _rule(bool(str(error).strip()), "probe raises an AgentError without a word")
         return
     for key, value in versions.items():
-        _rule(isinstance(key, str) and isinstance(value, str), f"probe: '{key}' is no text with a text")
+        _rule(isinstance(key, str) and isinstance(value, str), f"probe: '{key}' is not a text with a text")
 
 
 def check_invocation(integration: AgentIntegration) -> None:
@@ -99,9 +99,9 @@ def check_invocation(integration: AgentIntegration) -> None:
     for name in (*invocation.files, *invocation.folders, *invocation.home):
         path = PurePosixPath(name)
         plain = not path.is_absolute() and ".." not in path.parts and str(path) == name and "\\" not in name
-        _rule(plain, f"files: '{name}' is no plain relative path")
+        _rule(plain, f"files: '{name}' is not a plain relative path")
     for name, folder in invocation.folders.items():
-        _rule(Path(folder).is_dir(), f"folders: '{name}' is no folder on this machine")
+        _rule(Path(folder).is_dir(), f"folders: '{name}' is not a folder on this machine")
     for package in invocation.packages:
         _rule(all(part.isidentifier() for part in package.split(".")), f"packages: '{package}' cannot be imported")
     for glob in invocation.collect:
@@ -111,16 +111,16 @@ def check_invocation(integration: AgentIntegration) -> None:
     elsewhere = integration.invoke(example_task(resumed=True, seed=0, provider_url="https://elsewhere.example.com"))
     resumed = integration.invoke(example_task(resumed=True, session_id="0a1b-session"))
     _check_arguments(resumed)
-    for told in (invocation, elsewhere, resumed):
-        _rule(told.provider == integration.provider, "provider: the one of invoke is another than the integration's")
-        _rule(tuple(told.variables) == tuple(integration.variables), "variables: invoke's are not the integration's")
+    for other in (invocation, elsewhere, resumed):
+        _rule(other.provider == integration.provider, "provider: the one of invoke is another than the integration's")
+        _rule(tuple(other.variables) == tuple(integration.variables), "variables: invoke's are not the integration's")
     if integration.provider is not None:
         _rule(bool(integration.provider.models), "provider: it names no model its requests may name")
-        said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
+        texts = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
         # A subscription's program knows its provider's address itself.
         known = integration.provider.subscription
         _rule(
-            known or any(EXAMPLE_URL in text for text in said),
+            known or any(EXAMPLE_URL in text for text in texts),
             "provider: its program is not pointed at task.provider_url",
         )
 
@@ -130,10 +130,10 @@ def _check_arguments(invocation: Invocation) -> None:
     for text in (*invocation.argv, *invocation.environment, *invocation.environment.values()):
         _rule(isinstance(text, str) and "\0" not in text, "argv and environment are texts without NUL")
         _rule(len(text.encode()) <= MAX_ARGUMENT_BYTES, "an argument has 128 KiB or more; lay it as a file or on stdin")
-    said = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
+    texts = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
     for name, secret in os.environ.items():
         if _SECRET.search(name.upper()) and len(secret) >= 12:
-            _rule(not any(secret in text for text in said), f"the value of {name} is in the invocation")
+            _rule(not any(secret in text for text in texts), f"the value of {name} is in the invocation")
 
 
 def check_garbage(integration: AgentIntegration) -> None:
@@ -141,8 +141,8 @@ def check_garbage(integration: AgentIntegration) -> None:
     for lines in ([], *([line] for line in GARBAGE), list(GARBAGE), [line + "\n" for line in GARBAGE]):
         transcript = _read(integration, lines)
         seen = transcript.malformed_lines + sum(transcript.unknown_events.values()) + len(transcript.steps)
-        told = bool(seen or transcript.error or not any(line.strip() for line in lines))
-        _rule(told, f"read: a strange line is neither kept nor counted: {''.join(lines)[:40]!r}")
+        accounted = bool(seen or transcript.error or not any(line.strip() for line in lines))
+        _rule(accounted, f"read: a strange line is neither kept nor counted: {''.join(lines)[:40]!r}")
 
 
 def check_stream(integration: AgentIntegration, stream: Sequence[str]) -> None:
@@ -152,8 +152,8 @@ def check_stream(integration: AgentIntegration, stream: Sequence[str]) -> None:
     _rule(bool(whole.steps), "read: a stream that ended well has no steps")
     text = "".join(line if line.endswith("\n") else line + "\n" for line in stream)
     for end in {len(text) * part // 16 for part in range(16)}:
-        cut = _read(integration, text[:end].splitlines(keepends=True))
-        _rule(len(cut.steps) <= len(whole.steps) + 1, "read: a cut stream has more steps than the whole")
+        part = _read(integration, text[:end].splitlines(keepends=True))
+        _rule(len(part.steps) <= len(whole.steps) + 1, "read: a cut stream has more steps than the whole")
 
 
 def _read(integration: AgentIntegration, lines: Sequence[str]) -> Transcript:

@@ -36,7 +36,7 @@ def script_invocation(
     folders: Mapping[str, Path] | None = None,
 ) -> Invocation:
     """Run `evopolicy.agents.scripts.<script>` in the agent's sandbox. It reaches the Host as any agent does."""
-    said = {
+    payload = {
         "workspace": str(task.workspace),
         "staging": str(task.staging),
         "session_command": list(task.session_command),
@@ -47,7 +47,7 @@ def script_invocation(
     files |= {
         "main.py": _MAIN.format(script=script),
         "scripts/__init__.py": "",
-        "options.json": json.dumps(said, indent=2, sort_keys=True) + "\n",
+        "options.json": json.dumps(payload, indent=2, sort_keys=True) + "\n",
     }
     return Invocation(
         argv=(str(task.python), "-u", "-B", str(task.staging / "main.py"), str(task.staging / "options.json")),

@@ -117,10 +117,10 @@ def _bounded(usage: Usage) -> Usage:
 class Message:
     """A Step in the making. Its parts are joined once, at the end, so that a long one costs no more than its length."""
 
-    __slots__ = ("calls", "kept", "line", "source", "submission", "texts", "thoughts", "unanswered")
+    __slots__ = ("calls", "line", "recorded", "source", "submission", "texts", "thoughts", "unanswered")
 
-    def __init__(self, source: StepSource, line: int | None, *, kept: bool = True) -> None:
-        self.source, self.line, self.kept = source, line, kept
+    def __init__(self, source: StepSource, line: int | None, *, recorded: bool = True) -> None:
+        self.source, self.line, self.recorded = source, line, recorded
         self.texts: list[str] = []
         """The parts of its text; empty where it has none."""
         self.thoughts: list[str] = []
@@ -169,8 +169,8 @@ class Collected:
 
     def step(self, source: StepSource, text: str = "", reasoning: str = "", *, line: int | None = None) -> None:
         """One message. Beyond MAX_STEPS it is only counted."""
-        self.last = Message(source, line, kept=len(self.steps) < MAX_STEPS)
-        if self.last.kept:
+        self.last = Message(source, line, recorded=len(self.steps) < MAX_STEPS)
+        if self.last.recorded:
             self.steps.append(self.last)
         else:
             self.unknown["step beyond the limit"] += 1
@@ -178,7 +178,7 @@ class Collected:
 
     def add(self, text: str = "", reasoning: str = "") -> None:
         """More of the newest message, where there is one."""
-        if self.last is not None and self.last.kept:
+        if self.last is not None and self.last.recorded:
             if text:
                 self.last.texts.append(text)
             if reasoning:
@@ -192,7 +192,7 @@ class Collected:
         if self.last is None or self.last.source != "agent":
             self.step("agent", line=line)
         last = self.last
-        if last is None or not last.kept or self._made >= MAX_CALLS:
+        if last is None or not last.recorded or self._made >= MAX_CALLS:
             self.unknown["call beyond the limit"] += 1
             self._calls[id] = None
             self._alike.pop(id, None)

@@ -196,12 +196,12 @@ class GymnasiumBenchmark:
         try:
             return self.open()
         except Exception as error:  # foreign code may raise anything
-            said = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             if "kwargs" in self._parameters:
                 raise ConfigError(
-                    f"benchmark.kwargs: {self.profile.env_id} cannot be made with them: {said}"
+                    f"benchmark.kwargs: {self.profile.env_id} cannot be made with them: {reason}"
                 ) from error
-            raise BenchmarkError(f"{self.profile.env_id} cannot be made: {said}") from error
+            raise BenchmarkError(f"{self.profile.env_id} cannot be made: {reason}") from error
 
     def plan(self, split: Split, seed: int) -> Mapping[str, Value]:  # noqa: ARG002
         """Nothing to draw: the seed alone makes the Episode."""

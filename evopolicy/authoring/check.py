@@ -96,7 +96,7 @@ def _specs(benchmark: Benchmark) -> list[EpisodeSpec]:
 def _check_spec(benchmark: Benchmark) -> Iterator[str]:
     spec = benchmark.spec
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", spec.slug):
-        yield f"the slug {spec.slug!r} is no portable name (letters, digits, '.', '_', '-', at most 100)"
+        yield f"the slug {spec.slug!r} is not a portable name (letters, digits, '.', '_', '-', at most 100)"
     if not re.fullmatch(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)+", spec.id):
         yield f"the id {spec.id!r} is not of the form family/Name-vN"
     for name in ("title", "goal", "scoring", "ending"):
@@ -249,7 +249,7 @@ def _trajectory(benchmark: Benchmark, episode: EpisodeSpec, length: int) -> tupl
     for observation, rest in _steps(benchmark, episode, length):
         steps.append(_bytes(observation) + repr(rest).encode())
         if fault := belongs(benchmark.spec.observation_space, observation):
-            return steps, f"step {len(steps) - 1}: the observation is no member of its space: {fault}"
+            return steps, f"step {len(steps) - 1}: the observation is not a member of its space: {fault}"
         if not math.isfinite(rest[0]):
             return steps, f"step {len(steps) - 1}: the reward is {rest[0]}"
     return steps, ""

@@ -56,7 +56,7 @@ def _check_outcome(benchmark: Benchmark, result: EpisodeResult, steps: int) -> I
         return
     score = benchmark.score(outcome)
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        yield f"the score {score!r} is no finite number"
+        yield f"the score {score!r} is not a finite number"
     elif outcome.length < steps and score < spec.failure_score:
         yield f"a finished Episode scores {score:g}, below failure_score {spec.failure_score:g}: failing would pay"
     if outcome.length > spec.max_steps:
@@ -110,7 +110,7 @@ def _check_artifacts(artifacts: Sequence[Artifact], place: Path, episodes: Seque
         if artifact.media_type not in MEDIA_TYPES:
             yield f"'{name}' has the media type {artifact.media_type!r}; known are {', '.join(MEDIA_TYPES)}"
         if place.resolve() not in artifact.path.resolve().parents:
-            yield f"'{name}' is no file in the folder it was to be written to"
+            yield f"'{name}' is not a file in the folder it was to be written to"
             continue
         content = _content(artifact.path)
         if artifact.media_type == "text/csv" and (doubled := _doubled_columns(content)):

@@ -84,8 +84,8 @@ def find_benchmark(
         made: Benchmark = load(**arguments) if apart is None or look is None else apart(look, **arguments)
         return made
     try:
-        asked = {"factory": entry.factory, "parameters": arguments}
-        seen = look("evopolicy.authoring.preflight:look_at_installed", asked)
+        reference = {"factory": entry.factory, "parameters": arguments}
+        seen = look("evopolicy.authoring.preflight:look_at_installed", reference)
     except ExecutionError as error:
         raise ConfigError(f"benchmark '{name}' cannot be looked at: {error}") from error
     benchmark: Benchmark = load(**arguments)
@@ -155,7 +155,9 @@ def _check_arguments(name: str, load: Callable[..., Any], arguments: Mapping[str
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
     for key in arguments:
         if key not in known and not open_ended:
-            raise ConfigError(f"benchmark.{key} is no parameter of '{name}'.{did_you_mean(key, set(known) - {'task'})}")
+            raise ConfigError(
+                f"benchmark.{key} is not a parameter of '{name}'.{did_you_mean(key, set(known) - {'task'})}"
+            )
     try:
         signature.bind(**arguments)
     except TypeError as error:

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.benchmark import GymnasiumBenchmark, Seen, seen_of
+from evopolicy.authoring.gymnasium_options import GymnasiumOptions
 from evopolicy.authoring.linear import linear_program
 from evopolicy.authoring.profile import Profile
 from evopolicy.kernel.errors import ConfigError, ExecutionError, did_you_mean
@@ -32,17 +32,17 @@ def load(*given: Any, **options: Any) -> GymnasiumBenchmark:
     Raises ConfigError, naming the key, for a missing, non-finite or too high failure score, an unknown id, and an
     Environment that cannot be made.
     """
-    return load_telling(_nobody, Asked(*given, **options))
+    return load_telling(_nobody, GymnasiumOptions(*given, **options))
 
 
 def _nobody(phase: str, *, imports: bool = False) -> None:
     """Who looks in his own process has nobody to tell."""
 
 
-def load_telling(tell: Callable[..., None], asked: Asked) -> GymnasiumBenchmark:
+def load_telling(tell: Callable[..., None], options: GymnasiumOptions) -> GymnasiumBenchmark:
     """`load`, which tells before each call of foreign code what it is about to do."""
     tell("while it was imported", imports=True)
-    env_id, score = asked.env_id, asked.score
+    env_id, score = options.env_id, options.score
     registration = _registration(env_id)
     threshold = registration.reward_threshold
     if threshold is not None and score > threshold:
@@ -50,24 +50,24 @@ def load_telling(tell: Callable[..., None], asked: Asked) -> GymnasiumBenchmark:
             f"benchmark.failure_score is {score:g}, above the return {threshold:g} at which {env_id} counts as solved; "
             "failing would pay: give the worst return a finished Episode can have, or less"
         )
-    if asked.max_steps is None and registration.max_episode_steps is None:
+    if options.max_steps is None and registration.max_episode_steps is None:
         raise ConfigError(f"benchmark.max_steps is missing: {env_id} has no step limit of its own")
-    benchmark = _benchmark(asked, _goal(env_id, registration))
+    benchmark = _benchmark(options, _goal(env_id, registration))
     benchmark.seen = _look(benchmark, env_id, tell)
     return benchmark
 
 
 def seen_apart(look: Callable[[str, Mapping[str, Any]], Any], *given: Any, **options: Any) -> GymnasiumBenchmark:
     """`load` in the Host, which runs no foreign code: `look(function, arguments)` calls one in a process apart."""
-    asked = Asked(*given, **options)
+    wanted = GymnasiumOptions(*given, **options)
     try:
-        seen = look("evopolicy.authoring.preflight:look", asked.options)
+        seen = look("evopolicy.authoring.preflight:look", wanted.options)
     except ExecutionError as error:
-        text = f"benchmark.env_id '{asked.env_id}' cannot be looked at: {error}"
-        raise ConfigError(text + _relative(asked.kwargs)) from error
+        text = f"benchmark.env_id '{wanted.env_id}' cannot be looked at: {error}"
+        raise ConfigError(text + _relative(wanted.kwargs)) from error
     except ConfigError as error:
-        raise ConfigError(f"{error}{_relative(asked.kwargs)}") from error
-    benchmark = _benchmark(asked, str(seen["goal"]))
+        raise ConfigError(f"{error}{_relative(wanted.kwargs)}") from error
+    benchmark = _benchmark(wanted, str(seen["goal"]))
     benchmark.seen = Seen.from_value(seen)
     return benchmark
 
@@ -81,7 +81,7 @@ def _relative(kwargs: Mapping[str, Value] | None) -> str:
 
 
 load.apart = seen_apart  # type: ignore[attr-defined]
-load.__signature__ = inspect.signature(Asked)  # type: ignore[attr-defined]
+load.__signature__ = inspect.signature(GymnasiumOptions)  # type: ignore[attr-defined]
 
 
 class RegisteredBenchmark(GymnasiumBenchmark):
@@ -93,19 +93,19 @@ class RegisteredBenchmark(GymnasiumBenchmark):
         return self.found_programs() | ({"parametric": linear} if linear else {})
 
 
-def _benchmark(asked: Asked, goal: str) -> GymnasiumBenchmark:
+def _benchmark(options: GymnasiumOptions, goal: str) -> GymnasiumBenchmark:
     return RegisteredBenchmark(
-        _profile(asked, goal),
-        BenchmarkReference("evopolicy.authoring.gymnasium:load", asked.options),
-        out_of_bounds=asked.out_of_bounds,
-        max_steps=asked.max_steps,
-        kwargs=asked.kwargs,
-        parameters=asked.parameters,
-        seed_bits=asked.seed_bits,
+        _profile(options, goal),
+        BenchmarkReference("evopolicy.authoring.gymnasium:load", options.options),
+        out_of_bounds=options.out_of_bounds,
+        max_steps=options.max_steps,
+        kwargs=options.kwargs,
+        parameters=options.parameters,
+        seed_bits=options.seed_bits,
     )
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error of foreign code in one line; one without words by the line of code that raised it."""
     words = " ".join(str(error).split())
     if not words and (frames := traceback.extract_tb(error.__traceback__)):
@@ -132,7 +132,7 @@ def _registration(env_id: str) -> Any:
         hint = near if near.startswith(" Did") else " 'module:Name-v0' imports the module that registers it."
         raise ConfigError(f"benchmark.env_id '{env_id}' is not registered in Gymnasium.{hint}") from error
     except (Exception, SystemExit) as error:  # foreign code may raise anything
-        words, own = said(error), ""
+        words, own = error_text(error), ""
         if isinstance(error, ModuleNotFoundError) and error.name == module:
             words, own = str(error), "; one of your own is found from its folder by `python -m evopolicy ...`"
         raise ConfigError(
@@ -140,8 +140,8 @@ def _registration(env_id: str) -> Any:
         ) from error
 
 
-def _profile(asked: Asked, goal: str) -> Profile:
-    name = asked.env_id.rpartition(":")[2]
+def _profile(options: GymnasiumOptions, goal: str) -> Profile:
+    name = options.env_id.rpartition(":")[2]
     text: dict[str, Any] = {
         "title": name,
         "goal": goal,
@@ -149,19 +149,19 @@ def _profile(asked: Asked, goal: str) -> Profile:
         "ending": "An Episode ends when the task terminates it, or is truncated at the step limit.",
     }
     return Profile(
-        slug=slug_of(asked.env_id),
+        slug=slug_of(options.env_id),
         id=f"gymnasium/{name}",
-        env_id=asked.env_id,
-        failure_score=asked.score,
+        env_id=options.env_id,
+        failure_score=options.score,
         all_info=True,
-        **text | asked.told,
+        **text | options.profile_parts,
     )
 
 
 def _goal(env_id: str, registration: Any) -> str:
     name = env_id.rpartition(":")[2]
-    told = f"Control the Gymnasium task `{name}` so that every Episode's return is as high as possible."
-    return f"{told}\n\n{_description(registration)}"
+    goal = f"Control the Gymnasium task `{name}` so that every Episode's return is as high as possible."
+    return f"{goal}\n\n{_description(registration)}"
 
 
 def _description(registration: Any) -> str:
@@ -195,7 +195,7 @@ def _look(benchmark: GymnasiumBenchmark, env_id: str, tell: Callable[..., None])
     try:
         env = benchmark.open()
     except (Exception, SystemExit) as error:  # foreign code may raise anything
-        raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {said(error)}") from error
+        raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {error_text(error)}") from error
     try:
         return seen_of(env, env_id)
     finally:

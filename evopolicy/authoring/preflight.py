@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.benchmark import GymnasiumBenchmark
-from evopolicy.authoring.gymnasium import load_telling, said
+from evopolicy.authoring.gymnasium import error_text, load_telling
+from evopolicy.authoring.gymnasium_options import GymnasiumOptions
 from evopolicy.authoring.replay import load_policy, policy_context, run_program
 from evopolicy.authoring.spaces import misfit, own_action
 from evopolicy.kernel.errors import ConfigError
@@ -55,7 +55,7 @@ class _Trial:
 
 def look(tell: Callable[..., None], **arguments: Any) -> dict[str, Any]:
     """What `gymnasium.load(**arguments)` makes, as plain values. Raises ConfigError where Episodes cannot run in it."""
-    benchmark = load_telling(tell, Asked(**arguments))
+    benchmark = load_telling(tell, GymnasiumOptions(**arguments))
     note, remarks = _try_episodes(benchmark, tell)
     return {"goal": benchmark.profile.goal, **replace(benchmark.seen, note=note, remarks=tuple(remarks)).value()}
 
@@ -75,7 +75,7 @@ def look_at_installed(tell: Callable[..., None], factory: str, parameters: Mappi
         run_program(benchmark, benchmark.programs["initial"], episode, steps=LEAST_STEPS)
     except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"benchmark '{spec.slug}': an Episode of its initial Program failed: {said(error)}"
+            f"benchmark '{spec.slug}': an Episode of its initial Program failed: {error_text(error)}"
         ) from error
     return benchmark.seen.value() if isinstance(benchmark, GymnasiumBenchmark) else None
 
@@ -105,7 +105,7 @@ def _sampled(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, tell: Tell) ->
             _play(benchmark, episode, initial.act, _Trial(), tell)
         except _Raised as raised:
             cause = raised.__cause__ or raised
-            raise ConfigError(f"step raised {said(cause)}{_old_step(benchmark, episode)}") from cause
+            raise ConfigError(f"step raised {error_text(cause)}{_old_step(benchmark, episode)}") from cause
     return trial
 
 
@@ -151,7 +151,7 @@ def _reset(env: Any, episode: EpisodeSpec, tell: Tell) -> Any:
         given = env.reset(seed=episode.seed)
     except (Exception, SystemExit) as error:
         old = f"; {_OLD} reset(seed=..., options=...)" if isinstance(error, TypeError) else ""
-        raise ConfigError(f"reset raised {said(error)}{old}") from error
+        raise ConfigError(f"reset raised {error_text(error)}{old}") from error
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping)):
         raise ConfigError(f"reset gave {_kind(given)}; {_OLD} (observation, info), info a dict")
     return given[0]
@@ -188,7 +188,7 @@ def _reward(reward: Any, number: int) -> float:
 def _observed(benchmark: GymnasiumBenchmark, observation: Any, where: str) -> str:
     fault, note = misfit(benchmark.spec.observation_space, observation)
     if fault:
-        raise ConfigError(f"the observation of {where} is no member of the observation space: {fault}")
+        raise ConfigError(f"the observation of {where} is not a member of the observation space: {fault}")
     return note
 
 
@@ -205,7 +205,7 @@ def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, t
             observation, reward, terminated, truncated, _ = environment.step(action)
             found.append((observation, reward, terminated or truncated))
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"an Episode failed when its seed and Actions were repeated: {said(error)}") from error
+        raise ConfigError(f"an Episode failed when its seed and Actions were repeated: {error_text(error)}") from error
     finally:
         other.close()
         _close(environment, tell)
@@ -296,8 +296,8 @@ def _equal(one: Any, other: Any, same: Callable[[Any, Any], bool]) -> bool:
 
 def _check_failure_score(benchmark: GymnasiumBenchmark, trial: _Trial) -> None:
     total = math.fsum(reward for _, reward, _ in trial.seen)
-    cut = len(trial.actions) >= benchmark.spec.max_steps
-    if (trial.ended or cut) and total < benchmark.spec.failure_score:
+    truncated = len(trial.actions) >= benchmark.spec.max_steps
+    if (trial.ended or truncated) and total < benchmark.spec.failure_score:
         raise ConfigError(
             f"benchmark.failure_score is {benchmark.spec.failure_score:g}, and a finished Episode of random Actions"
             f" scored {total:g}: failing would pay; give the worst return a finished Episode can have, or less"

@@ -42,7 +42,9 @@ def space_from_gymnasium(space: Any, where: str = "space") -> Space:
         case spaces.Dict():
             for key in space.spaces:
                 if not isinstance(key, str):
-                    raise BenchmarkError(f"{where}: the key {key!r} of a Dict is no str; wrap it so that all keys are")
+                    raise BenchmarkError(
+                        f"{where}: the key {key!r} of a Dict is not a str; wrap it so that all keys are"
+                    )
             return Dict({k: space_from_gymnasium(v, f"{where}.{k}") for k, v in space.spaces.items()})
         case spaces.Tuple():
             return Tuple(tuple(space_from_gymnasium(v, f"{where}[{i}]") for i, v in enumerate(space.spaces)))

@@ -33,7 +33,7 @@ _READING = (
 
 
 @dataclass
-class _Cut:
+class _Excerpt:
     """The rows of a trace that are kept, and how many are not."""
 
     rows: list[TraceRow] = field(default_factory=list)
@@ -65,9 +65,9 @@ def write_traces(
         path = place / f"{index:04d}{suffix}"
         names = _info_names(profile, traced[index])
         info.update(dict.fromkeys(names))
-        cut = write_csv(spec, names, traced[index], path) if flat else write_npz(spec, names, traced[index], path)
+        excerpt = write_csv(spec, names, traced[index], path) if flat else write_npz(spec, names, traced[index], path)
         spent += path.stat().st_size
-        files[str(index)] = {"file": path.name, "rows": len(cut.rows), "omitted_rows": cut.omitted}
+        files[str(index)] = {"file": path.name, "rows": len(excerpt.rows), "omitted_rows": excerpt.omitted}
         artifacts.append(Artifact(f"episodes/{path.name}", path, media_type, "bulk", index))
     if not artifacts:
         return []
@@ -82,41 +82,41 @@ def write_traces(
     return [Artifact("episodes/traces.json", path, "application/json"), *sorted(artifacts, key=lambda a: a.name)]
 
 
-def write_csv(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path) -> _Cut:
+def write_csv(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path) -> _Excerpt:
     """One line per row; cells of what a row has not (the reset's Action, an observation over the limit) are empty."""
-    cut = _cut(read_trace(trace), ROWS)
+    excerpt = _excerpt(read_trace(trace), ROWS)
     observation = [f.name for f in observation_fields(spec)]
     action = [f.name for f in action_fields(spec)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["step", *observation, *action, "reward", "terminated", "truncated", *info])
-    for row in cut.rows:
+    for row in excerpt.rows:
         cells = [row.step, *_cells(spec.observation_space, row.observation, len(observation))]
         cells += _cells(spec.action_space, row.action, len(action))
         cells += [_number(row.reward), int(row.terminated), int(row.truncated)]
         writer.writerow(cells + [_number(row.info.get(name)) for name in info])
     path.write_text(text.getvalue(), encoding="utf-8")
-    return cut
+    return excerpt
 
 
-def write_npz(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path) -> _Cut:
+def write_npz(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path) -> _Excerpt:
     """Arrays of equal length: `step`, `reward`, `terminated`, `truncated`, the observation's and the Action's parts."""
     size = max(1, sum(part.nbytes for part in _parts(spec.observation_space, _first(trace), "observation").values()))
-    cut = _cut(
+    excerpt = _excerpt(
         (row for row in read_trace(trace) if row.observation is not None), min(ROWS, max(2, ARRAY_BYTES // size))
     )
     arrays: dict[str, np.ndarray[Any, Any]] = {
-        "step": np.array([row.step for row in cut.rows]),
-        "reward": np.array([row.reward for row in cut.rows]),
-        "terminated": np.array([row.terminated for row in cut.rows]),
-        "truncated": np.array([row.truncated for row in cut.rows]),
+        "step": np.array([row.step for row in excerpt.rows]),
+        "reward": np.array([row.reward for row in excerpt.rows]),
+        "terminated": np.array([row.terminated for row in excerpt.rows]),
+        "truncated": np.array([row.truncated for row in excerpt.rows]),
     }
-    arrays.update(_stack([_parts(spec.observation_space, row.observation, "observation") for row in cut.rows]))
-    actions = [_parts(spec.action_space, row.action, "action") for row in cut.rows if row.action is not None]
+    arrays.update(_stack([_parts(spec.observation_space, row.observation, "observation") for row in excerpt.rows]))
+    actions = [_parts(spec.action_space, row.action, "action") for row in excerpt.rows if row.action is not None]
     arrays.update(_stack(actions))
-    arrays.update({name: np.array([row.info.get(name, np.nan) for row in cut.rows]) for name in info})
+    arrays.update({name: np.array([row.info.get(name, np.nan) for row in excerpt.rows]) for name in info})
     np.savez_compressed(path, allow_pickle=False, **arrays)
-    return cut
+    return excerpt
 
 
 def observation_fields(spec: BenchmarkSpec) -> Sequence[Field]:
@@ -133,18 +133,18 @@ def _unnamed(space: Space, prefix: str) -> list[Field]:
     return [Field(name) for name in column_names(space, prefix) or []]
 
 
-def _cut(rows: Iterator[TraceRow], limit: int) -> _Cut:
+def _excerpt(rows: Iterator[TraceRow], limit: int) -> _Excerpt:
     head = limit // 2
-    cut = _Cut()
+    excerpt = _Excerpt()
     tail: deque[TraceRow] = deque(maxlen=limit - head)
     for row in rows:
-        if len(cut.rows) < head:
-            cut.rows.append(row)
+        if len(excerpt.rows) < head:
+            excerpt.rows.append(row)
             continue
-        cut.omitted += len(tail) == tail.maxlen
+        excerpt.omitted += len(tail) == tail.maxlen
         tail.append(row)
-    cut.rows.extend(tail)
-    return cut
+    excerpt.rows.extend(tail)
+    return excerpt
 
 
 def _cells(space: Space, value: Any, width: int) -> list[Any]:

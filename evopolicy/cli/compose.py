@@ -85,7 +85,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _check_override(word: str) -> None:
     if "=" not in word and not word.startswith("~"):
         raise ConfigError(
-            f"'{word}' is no override: write key=value, such as agent=cma_es; `evopolicy --help` has more"
+            f"'{word}' is not an override: write key=value, such as agent=cma_es; `evopolicy --help` has more"
         )
 
 

@@ -34,7 +34,7 @@ def pair(verb: str, word: str, keys: Iterable[str] = ()) -> tuple[str, str]:
     key, sign, value = word.partition("=")
     if not sign:
         known = f" ({', '.join(keys)})" if keys else ""
-        raise ConfigError(f"{verb}: '{word}' is no option; write key=value{known}")
+        raise ConfigError(f"{verb}: '{word}' is not an option; write key=value{known}")
     return key, value
 
 

@@ -56,7 +56,7 @@ def _first_line(error: BaseException) -> str:
 def _yaml(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return f"{place}this is no valid YAML: {error.problem or error.context}"
+    return f"{place}this is not valid YAML: {error.problem or error.context}"
 
 
 _PLUGINS = {

@@ -13,9 +13,9 @@ from evopolicy.cli.sources import tell_unreadable
 from evopolicy.cli.target import write_target
 from evopolicy.cli.text import show, text_width
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.run.attendance import is_unexplained
+from evopolicy.kernel.run.attempt import is_unexplained
 from evopolicy.kernel.run.sweep import sweep_folder
-from evopolicy.kernel.session.failures import SAID
+from evopolicy.kernel.session.failures import REASON_TEXTS
 from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.session.state import RunState, add_usage
 from evopolicy.kernel.shown import clean, plural
@@ -214,8 +214,8 @@ def print_run(run: Run, at: str, *, tracked: bool) -> None:
     for name, value in agent_lines(run):
         print(f"  {name:<15} {value}")
     if not run.valid:
-        words = "; ".join(SAID[reason] for reason in run.result.reasons if reason in SAID)
-        print(f"  NOT VALID       {clean(run.state.told(run.result.reasons))}{f': {words}' if words else ''}")
+        words = "; ".join(REASON_TEXTS[reason] for reason in run.result.reasons if reason in REASON_TEXTS)
+        print(f"  NOT VALID       {clean(run.state.explained(run.result.reasons))}{f': {words}' if words else ''}")
         again = ", and pays for its agent again" if tokens_text(state.usage) else ""
         print(f"  next            the same command runs it again{again}; this one is kept in invalid/")
     print(f"  record          {run.folder}")

@@ -23,7 +23,7 @@ def check_target(path: Path | str) -> Path:
     while not os.path.lexists(above):
         above = above.parent
     if not above.is_dir():
-        raise _refused(path, f"{above} is no folder")
+        raise _refused(path, f"{above} is not a folder")
     if not path.exists() and not os.access(above, os.W_OK | os.X_OK):
         raise _refused(path, f"you may not write into {above}")
     return path

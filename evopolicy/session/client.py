@@ -269,7 +269,7 @@ def _number(text: str) -> int:
     raise CallError(
         WRONG_CALL,
         "wrong_call",
-        f"'{text}' is no Submission number.",
+        f"'{text}' is not the number of a Submission.",
         "Submissions are numbered from 1; `evopolicy-session status` shows them.",
     )
 

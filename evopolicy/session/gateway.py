@@ -192,7 +192,7 @@ def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
     if verb not in SESSION_VERBS:
         raise Refused("unknown_verb", f"There is no verb '{_short(verb)}'.{did_you_mean(verb, SESSION_VERBS)}")
     if not isinstance(arguments, Mapping):
-        raise Refused("bad_request", 'The call\'s "arguments" are no object.', "Use `evopolicy-session`.")
+        raise Refused("bad_request", 'The call\'s "arguments" are not an object.', "Use `evopolicy-session`.")
     return verb, _check(verb, {**_DEFAULTS.get(verb, {}), **arguments})
 
 
@@ -221,7 +221,7 @@ def _encode(response: Mapping[str, Any]) -> bytes:
     try:
         line = json.dumps(response, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"
     except (TypeError, ValueError, RecursionError):
-        log.exception("the Session's answer is no JSON value")
+        log.exception("the Session's answer is not a JSON value")
         line = _encode(_refusal("internal", "The Host's answer could not be written down.", "Try `status`."))
     if len(line) > MAX_RESPONSE_BYTES:
         reason = f"The answer would be longer than {MAX_RESPONSE_BYTES} bytes."

@@ -91,9 +91,9 @@ def _reply(
 
 
 def _hello(given: dict[str, Any]) -> dict[str, Any]:
-    asked = given.get("protocolVersion")
+    version = given.get("protocolVersion")
     return {
-        "protocolVersion": asked if asked in REVISIONS else REVISIONS[0],
+        "protocolVersion": version if version in REVISIONS else REVISIONS[0],
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "evopolicy-session", "version": "1"},
         "instructions": INSTRUCTIONS,
@@ -135,8 +135,8 @@ def _call(
     try:
         result = answer(parser.parse_args([name, *_argv(name, verbs[name], arguments)]))
     except refused as error:
-        told = " ".join(part for part in (str(error), str(getattr(error, "remedy", ""))) if part)
-        return {"content": [{"type": "text", "text": told}], "isError": True}
+        text = " ".join(part for part in (str(error), str(getattr(error, "remedy", ""))) if part)
+        return {"content": [{"type": "text", "text": text}], "isError": True}
     return {"content": [{"type": "text", "text": json.dumps(result)}], "structuredContent": result, "isError": False}
 
 
@@ -146,8 +146,8 @@ def _argv(name: str, verb: argparse.ArgumentParser, arguments: dict[str, Any]) -
     for key, value in arguments.items():
         action = known.get(key)
         if action is None:
-            told = ", ".join(known) or "none"
-            raise _Wrong(_BAD_PARAMS, f"{name}: there is no argument '{key[:80]}'. It takes: {told}.")
+            text = ", ".join(known) or "none"
+            raise _Wrong(_BAD_PARAMS, f"{name}: there is no argument '{key[:80]}'. It takes: {text}.")
         if action.nargs == 0:
             if not isinstance(value, bool):
                 raise _Wrong(_BAD_PARAMS, f"{name}.{key}: true or false is needed.")

@@ -21,9 +21,9 @@ _GIVEN = "that `make_policy` is given in `context`"
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, padded so that it reads well unrendered; columns that are empty in every row are left out."""
-    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
-    cells = [[_cell(row[i]) for i in kept] for row in [header, *rows]]
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(kept))]
+    shown = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    cells = [[_cell(row[i]) for i in shown] for row in [header, *rows]]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(shown))]
     lines = [
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in cells
     ]
@@ -151,8 +151,8 @@ def _differing(space: Box | MultiDiscrete) -> list[str]:
         return []
     places = [[str([int(i) for i in np.unravel_index(x, space.shape)]) for x in run[:2]] for run in ranges[:_SHOWN]]
     lines = [
-        f"- `{first}`: {said}" if first == last else f"- `{first}` to `{last}`, row by row: {said}"
-        for (first, last), (_, _, said) in zip(places, ranges[:_SHOWN], strict=True)
+        f"- `{first}`: {text}" if first == last else f"- `{first}` to `{last}`, row by row: {text}"
+        for (first, last), (_, _, text) in zip(places, ranges[:_SHOWN], strict=True)
     ]
     if len(ranges) > _SHOWN:
         names = "`low` and `high`" if isinstance(space, Box) else "`nvec`"

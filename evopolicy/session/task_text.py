@@ -120,8 +120,8 @@ def _value(value: object) -> str:
 
 def _observation(spec: BenchmarkSpec) -> str:
     space = spec.observation_space
-    said = f"## What the Policy sees\n\nAn observation is {describe(space)}."
-    parts = [said, *_inside(space, spec.observation_fields), spec.observation_text.strip()]
+    heading = f"## What the Policy sees\n\nAn observation is {describe(space)}."
+    parts = [heading, *_inside(space, spec.observation_fields), spec.observation_text.strip()]
     return "\n\n".join(filter(None, parts))
 
 

@@ -119,7 +119,7 @@ def outcome_of(run: Run) -> CellOutcome:
     error = (
         ""
         if run.valid
-        else f"the Run is left out of tables: {run.state.told(run.result.reasons) or 'it has not ended'}"
+        else f"the Run is left out of tables: {run.state.explained(run.result.reasons) or 'it has not ended'}"
     )
     return CellOutcome(
         "finished" if run.valid else "failed",

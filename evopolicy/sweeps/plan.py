@@ -14,9 +14,9 @@ import msgspec
 from evopolicy import cells
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.errors import ConfigError, EvoPolicyError
-from evopolicy.kernel.run.attendance import all_tokens
+from evopolicy.kernel.run.attempt import all_tokens
 from evopolicy.kernel.secrecy.secrets import mask_uri
-from evopolicy.kernel.session.failures import SAID, spoils
+from evopolicy.kernel.session.failures import REASON_TEXTS, invalidates_run
 from evopolicy.kernel.session.record import RECORD, load_run
 from evopolicy.kernel.shown import clean
 from evopolicy.kernel.values import digest
@@ -160,7 +160,7 @@ def spoiled(cell: PlannedCell) -> str:
         return ""
     tokens, cost = all_tokens(run.state.usage), run.state.usage.get("cost_usd")
     used = f", after {tokens:,} tokens" if tokens else ""
-    why = [SAID.get(reason, reason) for reason in run.result.reasons if spoils(reason)]
+    why = [REASON_TEXTS.get(reason, reason) for reason in run.result.reasons if invalidates_run(reason)]
     return f"{'; '.join(why) or 'it does not count'}{used}{'' if cost is None else f' and {dollars(cost)}'}"
 
 

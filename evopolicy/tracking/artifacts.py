@@ -105,7 +105,7 @@ class Artifacts:
         arrived = Path(guarded(self.uri, "downloading artifacts", get, self.run_id, artifact.path, str(scratch)))
         status = arrived.lstat()
         if not stat.S_ISREG(status.st_mode) or not arrived.resolve().is_relative_to(scratch.resolve()):
-            raise TrackingError(f"artifacts: '{artifact.path}' is no regular file")
+            raise TrackingError(f"artifacts: '{artifact.path}' is not a regular file")
         if status.st_size > FILE_BYTES:
             raise TrackingError(f"artifacts: '{artifact.path}' has more than {FILE_BYTES:,} bytes")
         arrived.replace(target)

@@ -118,7 +118,7 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank, *, rebuild
         sweeps = sorted(path.parent for path in source.glob(f"sweeps/*/{SWEEP}"))
         runs = sorted(path.parent for path in source.glob(f"runs/*/*/*/{RECORD}"))
     if not sweeps and not runs:
-        raise RecordError(f"source: {source} is no folder of a Run, a sweep or an output; name one of these")
+        raise RecordError(f"source: {source} is not a folder of a Run, a sweep or an output; name one of these")
     connect(tracking, output)
     logged, missing, in_sweeps = 0, list[str](), set[tuple[Path, str]]()
     left_out = list[str]()

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from evopolicy.kernel.run.agreement import contradictions
-from evopolicy.kernel.run.attendance import all_tokens
+from evopolicy.kernel.run.attempt import all_tokens
 from evopolicy.kernel.secrecy.secrets import Masker
 from evopolicy.kernel.session.journal import JOURNAL, Event
 from evopolicy.kernel.session.record import RECORD, Run, RunRecord
@@ -180,7 +180,7 @@ def _tags(record: RunRecord, state: RunState, result: ResultState, events: Seque
         "terminal_reason": state.agent_ended,
         "valid": "" if result.valid is None else str(result.valid).lower(),
         "error": "",
-        "reasons": state.told(tuple(dict.fromkeys((*state.handoff_reasons, *result.reasons)))),
+        "reasons": state.explained(tuple(dict.fromkeys((*state.handoff_reasons, *result.reasons)))),
         **_agent_tags(record, state, events),
         **{f"version.{name}": str(version) for name, version in record.versions.items()},
         "mlflow.note.content": f"{_note(result)} {_spent(state)}".strip(),

@@ -20,7 +20,7 @@ from evopolicy.kernel.files.received import size_of
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript, turns
 from evopolicy.kernel.run.stream import TRANSCRIPT, load_transcript
 from evopolicy.kernel.secrecy.secrets import Masker
-from evopolicy.kernel.session.failures import spoils
+from evopolicy.kernel.session.failures import invalidates_run
 from evopolicy.kernel.session.journal import Event
 from evopolicy.kernel.session.record import RunRecord, run_part
 from evopolicy.kernel.values import digest
@@ -188,7 +188,7 @@ class _Writer:
         said = next((step.text for step in reversed(transcript.steps) if step.source == "agent" and step.text), "")
         reason = str(over["reason"])
         error = over.get("error") or transcript.error
-        failed = bool(error) or spoils(reason) or reason == "crashed"
+        failed = bool(error) or invalidates_run(reason) or reason == "crashed"
         kept = (
             "exit_code",
             "thinking_seconds",

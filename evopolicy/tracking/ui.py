@@ -103,7 +103,7 @@ def _web_address(uri: str) -> str:
     """The server's address without user and password. Raises TrackingError for one that no browser opens."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
-        raise TrackingError(f"ui: '{mask_uri(uri)}' is no address of a server; open its own web page")
+        raise TrackingError(f"ui: '{mask_uri(uri)}' is not the address of a server; open its own web page")
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
 
 

@@ -392,7 +392,7 @@ def test_finish_names_its_submissions(place: Place) -> None:
 
 
 MALFORMED = [
-    ("read", '{"path": "TASK', "read: the arguments are no valid JSON"),
+    ("read", '{"path": "TASK', "read: the arguments are not valid JSON"),
     ("read", "[1]", "have to be one JSON object, found a list"),
     ("raed", {}, "There is no tool 'raed'. Did you mean 'read'? The tools are: shell, read"),
     ("", {}, "There is no tool ''"),
@@ -759,7 +759,7 @@ def test_a_file_is_read_by_lines_and_bounded(tools: Toolbox) -> None:
     (tools.workspace / "b").write_text("x" * 9000)
     assert "[... 7000 bytes omitted ...]" in tools.use("read", {"path": "b"}).text
     os.mkfifo(tools.workspace / "pipe")
-    assert "no regular file" in tools.use("read", {"path": "pipe"}).text
+    assert "not a regular file" in tools.use("read", {"path": "pipe"}).text
     assert tools.use("read", {"path": "."}).text == "a\nb\npipe"
 
 
@@ -851,7 +851,7 @@ def test_a_run_in_its_sandbox_resumes_and_ends_with_a_perfect_program(
         ({"base_url": ""}, "agent.base_url: is empty; name the server"),
         ({"key_variable": "sk-not-a-name"}, "variables are named, not given"),
         ({"request": {"messages": []}}, "agent.request.messages: is set by the loop"),
-        ({"request": {"top_k": float("nan")}}, "agent.request: is nothing JSON can hold"),
+        ({"request": {"top_k": float("nan")}}, "agent.request: cannot be written as JSON"),
         ({"tool_form": "xml"}, "agent.tool_form"),
         ({"retries": -1}, "agent.retries: at least 0"),
         ({"context_tokens": 2000, "max_output_tokens": 1000}, "agent.context_tokens: more than twice"),
@@ -866,7 +866,7 @@ def test_its_provider_is_the_server_with_one_path_and_one_model() -> None:
     provider = chat(key_variable="SOME_KEY").provider
     assert (provider.url, provider.paths) == ("http://127.0.0.1:8000/v1", ("POST /chat/completions",))
     assert (provider.key_variable, provider.agent_variable, provider.models) == ("SOME_KEY", AGENT_VARIABLE, ("m-1",))
-    with pytest.raises(ConfigError, match="no base URL"):
+    with pytest.raises(ConfigError, match="not a base URL"):
         _ = chat(base_url="127.0.0.1:8000").provider
 
 

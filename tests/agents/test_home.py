@@ -48,7 +48,7 @@ def test_settings_that_are_no_plain_json_are_replaced_and_it_is_said(tmp_path: P
     (folder / "settings.json").write_text('{"ui": 1} // mine')
     done = laid(tmp_path, {".one/settings.json": '{"a": 1}'})
     assert json.loads((folder / "settings.json").read_text()) == {"a": 1}
-    assert "settings.json of the configuration is no plain JSON" in done.stderr
+    assert "settings.json of the configuration is not plain JSON" in done.stderr
 
 
 def test_without_settings_nothing_is_put_in_front() -> None:

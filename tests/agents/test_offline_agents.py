@@ -279,7 +279,7 @@ def test_cma_es_ranked_is_moved_by_the_episodes_it_is_shown_and_cma_es_is_not(ho
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "params.json is missing"), ("{", "no JSON"), ('{"a": "b"}', "no number"), ("[1]", "no number")],
+    [(None, "params.json is missing"), ("{", "not a JSON"), ('{"a": "b"}', "no number"), ("[1]", "no number")],
 )
 def test_cma_es_refuses_a_program_without_parameters(host: Callable[..., Any], text: str | None, said: str) -> None:
     files = {"policy.py": "", **({} if text is None else {"params.json": text})}

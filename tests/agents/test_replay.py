@@ -93,7 +93,7 @@ def test_keeps_the_contract(source: Any) -> None:
 def test_a_source_that_cannot_be_replayed_is_named_before_anything_starts(source: Any, tmp_path: Path) -> None:
     with pytest.raises(AgentError, match=r"agent\.source: is empty"):
         replay("").probe()
-    with pytest.raises(RecordError, match="no Run's folder"):
+    with pytest.raises(RecordError, match="not a Run's folder"):
         replay(tmp_path / "nothing").probe()
     (source.folder / "run" / "programs" / source.submitted()[0][0]).unlink()
     with pytest.raises(AgentError, match="lacks the Program"):

@@ -119,12 +119,12 @@ def test_every_breach_is_raised_at_once() -> None:
     benchmark = Walking()
     benchmark.programs = {}
     benchmark.score = lambda _: float("nan")
-    with pytest.raises(BenchmarkError, match=r"(?s)no Program 'initial'.*no Program 'random'.*no finite number"):
+    with pytest.raises(BenchmarkError, match=r"(?s)no Program 'initial'.*no Program 'random'.*not a finite number"):
         check_benchmark(benchmark)
 
 
 SPECS: list[tuple[dict[str, Any], str]] = [
-    ({"slug": "walk/on"}, "no portable name"),
+    ({"slug": "walk/on"}, "not a portable name"),
     ({"id": "Walk-v0"}, "family/Name-vN"),
     ({"goal": " "}, "'goal' is empty"),
     ({"ending": ""}, "'ending' is empty"),
@@ -304,7 +304,7 @@ class Undeclared(Walk):
         (Unseeded, "another trajectory when it is run again"),
         (Blind, "Episodes of different seeds are alike"),
         (Shared, "they share state"),
-        (Wrong, "no member of its space"),
+        (Wrong, "not a member of its space"),
         (Infinite, "the reward is nan"),
         (Endless, "goes on past max_steps"),
         (Wordy, "info column 'word'"),
@@ -342,7 +342,7 @@ def test_a_score_that_is_no_number_is_found(score: Any) -> None:
     def spoil(benchmark: Walking) -> None:
         benchmark.score = lambda _: score
 
-    assert "no finite number" in findings(spoil)
+    assert "not a finite number" in findings(spoil)
 
 
 def test_a_failure_score_that_would_pay_is_found() -> None:
@@ -413,7 +413,7 @@ def _as_large_as(path: Path, size: int) -> Path:
         ({"media_type": "text/html"}, "media type 'text/html'"),
         ({"episode": 99}, "names Episode 99"),
         ({"path": lambda path: path.with_name("gone")}, "was named and not written"),
-        ({"path": lambda _: Path(__file__)}, "is no file in the folder"),
+        ({"path": lambda _: Path(__file__)}, "is not a file in the folder"),
     ],
 )
 def test_an_artifact_out_of_bounds_is_found(changes: dict[str, Any], finding: str) -> None:

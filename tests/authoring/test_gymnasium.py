@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from evopolicy.authoring import ConfigError, EpisodeSpec, check_benchmark, run_program
-from evopolicy.authoring.asked import Asked
 from evopolicy.authoring.environment import GymnasiumEnvironment
 from evopolicy.authoring.gymnasium import _description, load, slug_of
+from evopolicy.authoring.gymnasium_options import GymnasiumOptions
 from evopolicy.authoring.profile import Profile
 from evopolicy.cells import load_benchmark
 from evopolicy.kernel.ports.pool import PoolConfig, plan_pool
@@ -136,8 +136,8 @@ def test_what_a_user_says_of_a_task_is_what_an_agent_is_told() -> None:
 def test_the_keys_of_the_option_are_those_it_takes() -> None:
     keys = {**option("benchmark", "gymnasium"), "env_id": TOY, "failure_score": 0}
     keys.pop("name")
-    assert set(keys) == {one.name for one in fields(Asked)}
-    assert set(Asked(**keys).options) == {"env_id", "failure_score", "out_of_bounds", "seed_bits"}
+    assert set(keys) == {one.name for one in fields(GymnasiumOptions)}
+    assert set(GymnasiumOptions(**keys).options) == {"env_id", "failure_score", "out_of_bounds", "seed_bits"}
 
 
 class Undescribed(gymnasium.Env[Any, Any]):
@@ -206,7 +206,7 @@ def test_slugs_are_portable(env_id: str, slug: str) -> None:
         ({"env_id": TOY, "failure_score": 0, "out_of_bounds": "wrap"}, "benchmark.out_of_bounds"),
         (
             {"env_id": TOY, "failure_score": 0, "text": {"gaol": "Go."}},
-            "text.gaol is no key of it. Did you mean 'goal'?",
+            "text.gaol is not one of its keys. Did you mean 'goal'?",
         ),
         ({"env_id": TOY, "failure_score": 0, "text": {"goal": 3}}, "benchmark.text.goal is a text, found 3"),
         ({"env_id": TOY, "failure_score": 0, "observation_fields": "x"}, "observation_fields is a list with a name"),

@@ -132,7 +132,7 @@ def looked(trouble: str = "", failure_score: float = -5.0, **options: Any) -> di
         ("ends", "step gave an array of bool (2,) as terminated; True or False is needed"),
         ("info", "step gave None as info; a dict is needed"),
         ("shape", "expected an array of float32 (2,), found float32 (3,)"),
-        ("nan", "the observation of reset is no member of the observation space: it holds NaN"),
+        ("nan", "the observation of reset is not a member of the observation space: it holds NaN"),
         ("bytes", "array([300,   0]): an array of int64 changes when it is cast to uint8"),
         ("choice", "expected an int from 0 to 4, found 77"),
         ("words", "expected numbers, found str 'left'"),
@@ -157,7 +157,7 @@ def test_a_reset_without_a_seed_is_named_as_the_old_api() -> None:
 
 
 def test_keys_that_are_no_text_are_named() -> None:
-    with pytest.raises(BenchmarkError, match="observation: the key 1 of a Dict is no str"):
+    with pytest.raises(BenchmarkError, match="observation: the key 1 of a Dict is not a str"):
         looked("int keys")
 
 

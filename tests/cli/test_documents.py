@@ -20,8 +20,8 @@ from evopolicy.sweeps.plan import plan_command
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_MORE = re.compile(
-    r"agent\.(cli|model): |is not set|there is no (sweep|folder|database)|is no folder|No module named 'some_package'"
-    r"|name (what to read|what to compare|Runs)"
+    r"agent\.(cli|model): |is not set|there is no (sweep|folder|database)|is not a folder"
+    r"|No module named 'some_package'|name (what to read|what to compare|Runs)"
 )
 """What a command may say here: of a CLI, a key or Runs that only its reader has."""
 

@@ -62,7 +62,7 @@ def test_a_record_that_cannot_be_read_is_named_and_told_by_the_exit_code(
     [
         ([], "name what to read"),
         (["sorce=x"], "Did you mean 'source'"),
-        (["source=nowhere"], "nowhere is no folder"),
+        (["source=nowhere"], "nowhere is not a folder"),
         (["source=.", "to=page.txt"], "an .html file or a folder is needed"),
         (["source=.", "to=/dev/null/page.html"], "to: '/dev/null/page.html' cannot be written"),
         (["source=.", "log=perhaps"], "log: true or false"),

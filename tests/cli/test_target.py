@@ -22,7 +22,7 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"to: .* is a folder"):
         check_target(tmp_path)
-    with pytest.raises(ConfigError, match=r"file is no folder"):
+    with pytest.raises(ConfigError, match=r"file is not a folder"):
         check_target(tmp_path / "file" / "new" / "a.txt")
 
 

@@ -210,7 +210,7 @@ def clocks_of(run: Run) -> Iterator[tuple[float, float]]:
 
 
 def waits(attempt: list[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """Begin and end of each wait that came to its end while its agent was attended, by the journal's times."""
+    """Begin and end of each wait that came to its end while its agent was at work, by the journal's times."""
     begun: float | None = None
     for event in attempt:
         if event["event"] == "wait_began" or (event["event"] == "reserved" and event.get("waits")):

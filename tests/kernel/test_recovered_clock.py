@@ -55,7 +55,7 @@ class Truth:
 @pytest.fixture
 def truth(monkeypatch: pytest.MonkeyPatch) -> Truth:
     made = Truth()
-    for module in ("clock", "run.attendance"):
+    for module in ("clock", "run.attempt"):
         monkeypatch.setattr(f"evopolicy.kernel.{module}.time", SimpleNamespace(monotonic=made.monotonic))
     return made
 

@@ -123,7 +123,7 @@ def test_a_file_is_no_program(ask: Callable[..., Any]) -> None:
         (["sumbit", "program"], "evopolicy-session submit"),
         (["submit", "program"], "--episodes"),
         (["submit", "program", "--episodes", "0", "--fast"], "--fast"),
-        (["feedback", "first"], "'first' is no Submission number"),
+        (["feedback", "first"], "'first' is not the number of a Submission"),
         (["finish", "3", "-1"], "-1"),
         (["submit", "program", "--episodes", "0," * 40000], "at most 65536"),
     ],

@@ -116,7 +116,7 @@ def test_what_is_no_request_gets_an_error_and_the_next_one_its_answer(
         (calls("submit", dir="program"), "--episodes"),
         (calls("submit", dir="--help", episodes="0"), "no folder '--help'"),
         (calls("submit", dir="../elsewhere", episodes="0"), "outside the workspace"),
-        (calls("feedback", submission="last"), "no Submission number"),
+        (calls("feedback", submission="last"), "not the number of a Submission"),
     ],
 )  # fmt: skip
 def test_a_call_that_would_be_wrong_on_the_command_line_says_the_same(

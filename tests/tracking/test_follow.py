@@ -478,7 +478,7 @@ def test_a_folder_that_is_none_of_these_is_refused_before_a_store_is_opened(
 ) -> None:
     (output / "x").mkdir()
     monkeypatch.setattr("evopolicy.tracking.follow.connect", lambda *_: pytest.fail("a store was opened for nothing"))
-    with pytest.raises(RecordError, match=r"source: .* is no folder of a Run, a sweep or an output"):
+    with pytest.raises(RecordError, match=r"source: .* is not a folder of a Run, a sweep or an output"):
         track(output / "x", output, Tracking(), rank)
 
 

@@ -74,14 +74,16 @@ class ChatConfig(AgentConfig):
             )
         for name in (*self.variables, *([self.key_variable] if self.key_variable else [])):
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ConfigError("agent: variables are named, not given: one of the names is none (it is not shown)")
+                raise ConfigError(
+                    "agent: variables are named, not given: one of the names is not a variable's name (it is not shown)"
+                )
         for key in self.request:
             if key in _OURS:
                 raise ConfigError(f"agent.request.{key}: is set by the loop itself; leave it out")
         try:
             json.dumps(dict(self.request), allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"agent.request: is nothing JSON can hold ({error})") from None
+            raise ConfigError(f"agent.request: cannot be written as JSON ({error})") from None
         self._check_numbers()
 
     def _check_numbers(self) -> None:

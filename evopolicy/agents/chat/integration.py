@@ -75,7 +75,7 @@ class Chat:
         return {}
 
     def invoke(self, task: AgentTask) -> Invocation:
-        said = {
+        payload = {
             "workspace": str(task.workspace),
             "session_command": list(task.session_command),
             "seed": task.seed,
@@ -91,7 +91,7 @@ class Chat:
         files |= {
             "main.py": _MAIN,
             "scripts/__init__.py": "",
-            "options.json": json.dumps(said, indent=2, sort_keys=True) + "\n",
+            "options.json": json.dumps(payload, indent=2, sort_keys=True) + "\n",
         }
         return Invocation(
             argv=(str(task.python), "-u", "-B", str(task.staging / "main.py"), str(task.staging / "options.json")),
@@ -226,12 +226,12 @@ def _summed(usages: Sequence[Mapping[str, Any]], requests: int) -> Usage:
         counts["output"].append(total(usage, "completion_tokens"))
         counts["reasoning"].append(total(usage, "completion_tokens_details", "reasoning_tokens"))
     known = [cost for usage in usages if (cost := cost_of(usage.get("cost"))) is not None]
-    told = bool(usages) and None not in counts["output"]
+    counted = bool(usages) and None not in counts["output"]
     return Usage(
-        input_tokens=sum(n or 0 for n in counts["input"]) if told else None,
-        cached_tokens=sum(n or 0 for n in counts["cached"]) if told and any(counts["cached"]) else None,
-        output_tokens=sum(n or 0 for n in counts["output"]) if told else None,
-        reasoning_tokens=sum(n or 0 for n in counts["reasoning"]) if told and any(counts["reasoning"]) else None,
+        input_tokens=sum(n or 0 for n in counts["input"]) if counted else None,
+        cached_tokens=sum(n or 0 for n in counts["cached"]) if counted and any(counts["cached"]) else None,
+        output_tokens=sum(n or 0 for n in counts["output"]) if counted else None,
+        reasoning_tokens=sum(n or 0 for n in counts["reasoning"]) if counted and any(counts["reasoning"]) else None,
         cost_usd=sum(known) if known and len(known) == len(usages) else None,
         requests=requests if requests else None,
     )

@@ -75,7 +75,7 @@ class ClaudeCode(CodingAgent):
 
     @property
     def provider(self) -> Provider:
-        told = coding.provider(
+        provider = coding.provider(
             self.config,
             "https://api.anthropic.com",
             ("POST /v1/messages", "POST /v1/messages/count_tokens"),
@@ -86,7 +86,7 @@ class ClaudeCode(CodingAgent):
         )
         # It adds `/v1` itself, others take the same address with it; and it asks for `model[1m]` by a header.
         models = (self.config.model.partition("[")[0],)
-        return replace(told, url=told.url.rstrip("/").removesuffix("/v1"), models=models)
+        return replace(provider, url=provider.url.rstrip("/").removesuffix("/v1"), models=models)
 
     def probe(self) -> Mapping[str, str]:
         self.check()

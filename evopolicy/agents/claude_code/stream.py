@@ -71,7 +71,7 @@ class _Reading:
     """Of each of the model's messages by its id, as it began."""
     compacted: bool = False
     refused: bool = False
-    told: str = ""
+    text: str = ""
     """Its own message of an error."""
     word: str = ""
     """The error's kind, in its word."""
@@ -119,13 +119,13 @@ class _Reading:
         message = event["message"]
         name = text_of(message.get("id"))
         if message.get("model") == SYNTHETIC:
-            self.told = "\n".join(text_of(inner(block, "text")) for block in blocks)
+            self.text = "\n".join(text_of(inner(block, "text")) for block in blocks)
             self.word = text_of(event.get("error")) or self.word
             self.refused = self.refused or message.get("stop_reason") == "refusal"
-            self.collected.step("system", self.told, line=number)
+            self.collected.step("system", self.text, line=number)
             self._message = ""
             return
-        self.waiting = self.told = self.word = ""
+        self.waiting = self.text = self.word = ""
         self.status = None
         if name:
             self.usages[name] = message.get("usage")
@@ -160,7 +160,7 @@ class _Reading:
     def ended(self) -> tuple[bool, str]:
         """Whether its final event, and the error field in it, say success; else the error in its own words."""
         if self.result is None:
-            return False, error_of(self.told or self.waiting)
+            return False, error_of(self.text or self.waiting)
         result = self.result
         refused = self.refused or result.get("stop_reason") == "refusal"
         if result.get("subtype") == "success" and result.get("is_error") is False and not refused:
@@ -171,7 +171,7 @@ class _Reading:
         self.status = status if isinstance(status, int) else self.status
         errors = result.get("errors")
         listed = "; ".join(map(text_of, errors)) if isinstance(errors, list) else text_of(errors)
-        words = text_of(result.get("result")) or listed or self.told or text_of(result.get("subtype"))
+        words = text_of(result.get("result")) or listed or self.text or text_of(result.get("subtype"))
         return False, error_of(words)
 
     def kind(self, error: str) -> ErrorKind:
@@ -203,15 +203,16 @@ def _usage(reading: _Reading, logs: Path | None) -> Usage:
     """Of this process alone: its own totals; where it was ended before them, what it kept of each message."""
     result = reading.result
     if result is None:
-        kept = {} if is_counted(logs) else _of_home(reading, logs)
-        usages = list({**reading.usages, **kept}.values())
-        told = bool(kept) and kept.keys() >= reading.usages.keys()  # a message's beginning does not know its output
-        return _summed(usages, output=told) if reading.usages else Usage()
+        of_home = {} if is_counted(logs) else _of_home(reading, logs)
+        usages = list({**reading.usages, **of_home}.values())
+        # A message's beginning does not know its output.
+        with_output = bool(of_home) and of_home.keys() >= reading.usages.keys()
+        return _summed(usages, output=with_output) if reading.usages else Usage()
     models = result.get("modelUsage")
     cost = cost_of(result.get("total_cost_usd"))
     # What each model was asked counts its own side calls too, which `usage` leaves out.
-    asked: list[Any] = [_of_model(usage) for usage in models.values()] if isinstance(models, dict) else []
-    return _summed(asked or [result.get("usage")], output=True, cost=cost)
+    by_model: list[Any] = [_of_model(usage) for usage in models.values()] if isinstance(models, dict) else []
+    return _summed(by_model or [result.get("usage")], output=True, cost=cost)
 
 
 _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")

@@ -35,7 +35,7 @@ def _refused(thread: str, logs: Path | None) -> Iterator[tuple[str, ToolCall]]:
     """Each with the agent's last words before it."""
     if not re.fullmatch(r"[0-9A-Za-z-]{8,64}", thread):
         return
-    words, calls, told = "", dict[str, tuple[str, Any]](), 0
+    words, calls, count = "", dict[str, tuple[str, Any]](), 0
     for path in home_files(logs, f".codex/sessions/**/*{thread}.jsonl"):
         for event in json_lines(lines_with(path, '"function_call', '"assistant"')):
             item = inner(event, "payload")
@@ -45,11 +45,11 @@ def _refused(thread: str, logs: Path | None) -> Iterator[tuple[str, ToolCall]]:
                 words = "".join(text_of(inner(part, "text")) for part in content) if isinstance(content, list) else ""
             elif kind == "function_call":
                 calls[name] = (words, item)
-            elif kind == "function_call_output" and (asked := calls.pop(name, None)):
+            elif kind == "function_call_output" and (call := calls.pop(name, None)):
                 output = text_of(inner(item, "output"))
-                if _REFUSED.match(output) and told < MAX_REFUSED:
-                    told += 1
-                    yield asked[0], _call(name, asked[1], output)
+                if _REFUSED.match(output) and count < MAX_REFUSED:
+                    count += 1
+                    yield call[0], _call(name, call[1], output)
 
 
 def _call(name: str, item: Any, output: str) -> ToolCall:

@@ -134,12 +134,12 @@ class _Reading:
             last = self.collected.last
             if last is not None and last.calls and not last.unanswered:
                 self.collected.step("agent", line=number)  # what follows a result is another answer of the model
-            self.collected.call(name, *_told(kind, item), line=number)
+            self.collected.call(name, *_call_of(kind, item), line=number)
         if done:
             self.collected.result(name, _result(kind, item), failed=_failed(item), line=number)
 
 
-def _told(kind: str, item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _call_of(kind: str, item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Name and arguments of a call."""
     if kind == "mcp_tool_call":
         given = item.get("arguments")
@@ -195,13 +195,13 @@ def _usage(thread: str, counts: dict[str, int] | None, logs: Path | None) -> Usa
 
 def _of_attempt(thread: str, logs: Path) -> dict[str, int] | None:
     """What `thread` had used when the attempt in `logs` ended; None where that one had another thread."""
-    told, found = "", None
+    own_thread, found = "", None
     for event in json_lines(lines_with(logs / "stdout.log", '"thread.started"', '"turn.completed"')):
         if inner(event, "type") == "thread.started":
-            told = text_of(inner(event, "thread_id"))
+            own_thread = text_of(inner(event, "thread_id"))
         elif inner(event, "type") == "turn.completed":
             found = counts_of(inner(event, "usage")) or found
-    if not thread or told != thread:
+    if not thread or own_thread != thread:
         return None
     return found or _of_home(thread, logs)
 

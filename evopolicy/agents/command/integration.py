@@ -77,8 +77,8 @@ class Command:
             raise AgentError(
                 f"agent.argv: '{self.config.argv[0]} --version' does not answer ({error}); set agent.ask_version=false"
             ) from None
-        said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-        return {name: said[0][:200] if said else f"exit code {done.returncode}"}
+        lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+        return {name: lines[0][:200] if lines else f"exit code {done.returncode}"}
 
     def invoke(self, task: AgentTask) -> Invocation:
         config, executable = self.config, self._executable()

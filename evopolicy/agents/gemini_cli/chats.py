@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.kept import Thought
+from evopolicy.agents.reasoning import Thought
 from evopolicy.agents.stream import count_of, inner, numbered_json_lines, text_of
 from evopolicy.kernel.ports.transcript import Usage
 
@@ -23,8 +23,8 @@ class Chat:
     @property
     def broke_off(self) -> bool:
         """Whether the newest message has no tokens where others have: its stream ended before they came."""
-        told = [message.get("tokens") is not None for message in self.messages.values()]
-        return any(told) and not told[-1]
+        counted = [message.get("tokens") is not None for message in self.messages.values()]
+        return any(counted) and not counted[-1]
 
 
 def of_session(logs: Path | None, session: str) -> Chat:
@@ -45,8 +45,8 @@ def of_session(logs: Path | None, session: str) -> Chat:
 def thoughts(chat: Chat) -> Iterator[Thought]:
     """The reasoning of each message that has some, in order."""
     for message in chat.messages.values():
-        told = message.get("thoughts")
-        parts = [_thought(one) for one in told] if isinstance(told, list) else []
+        counted = message.get("thoughts")
+        parts = [_thought(one) for one in counted] if isinstance(counted, list) else []
         calls = message.get("toolCalls")
         ids = tuple(text_of(inner(call, "id")) for call in calls) if isinstance(calls, list) else ()
         if any(parts):
@@ -80,5 +80,5 @@ def usage(chat: Chat, since: str) -> Usage:
     ]
     if not counts:
         return Usage()
-    whole, cached, said, thought = (sum(kind) for kind in zip(*counts, strict=True))
-    return Usage(max(0, whole - cached), cached, None, said + thought, thought)
+    whole, cached, answered, thought = (sum(kind) for kind in zip(*counts, strict=True))
+    return Usage(max(0, whole - cached), cached, None, answered + thought, thought)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.gemini_cli import chats
-from evopolicy.agents.kept import with_kept
+from evopolicy.agents.reasoning import with_reasoning
 from evopolicy.agents.stream import (
     Collected,
     count_of,
@@ -93,7 +93,7 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
         # One that never answered is not kept by the program: nothing could be resumed.
         session_id=reader.session if worked else "",
     )
-    return with_kept(transcript, chats.thoughts(chat), chats.failed(chat))
+    return with_reasoning(transcript, chats.thoughts(chat), chats.failed(chat))
 
 
 def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
@@ -102,7 +102,7 @@ def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
         return "", ""
     words = error_of(inner(result, "error", "message")) or reader.warned
     if not words and result is None:
-        words = _said_at_exit(logs) if not reader.seen.steps else ""
+        words = _exit_error(logs) if not reader.seen.steps else ""
     if not words and result is None:
         return "", ""
     words = words or "it ended with an error it does not name"
@@ -114,11 +114,11 @@ def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
     return words, error_kind_of(words, int(status[1]) if status else None)
 
 
-def _said_at_exit(logs: Path | None) -> str:
+def _exit_error(logs: Path | None) -> str:
     """What standard error ends with, where the stream says nothing at all: a refused login, a session not found."""
     noise = ("Warning:", "YOLO mode", "Ripgrep is not", "at ", "Loaded cached")
-    told = [line for line in stderr_of(logs) if not line.startswith(noise)]
-    return told[-1][:2000] if told else ""
+    lines = [line for line in stderr_of(logs) if not line.startswith(noise)]
+    return lines[-1][:2000] if lines else ""
 
 
 def _usage(stats: Any) -> Usage:
@@ -126,10 +126,13 @@ def _usage(stats: Any) -> Usage:
     if not isinstance(stats, Mapping):
         return Usage()
     total, whole = count_of(stats.get("total_tokens")), count_of(stats.get("input_tokens"))
-    said, cached = count_of(stats.get("output_tokens")), count_of(stats.get("cached")) or 0
-    if whole is None or said is None:
+    output_tokens, cached = count_of(stats.get("output_tokens")), count_of(stats.get("cached")) or 0
+    if whole is None or output_tokens is None:
         return Usage()
-    output = max(said, (total or 0) - whole)
+    output = max(output_tokens, (total or 0) - whole)
     return Usage(
-        input_tokens=max(0, whole - cached), cached_tokens=cached, output_tokens=output, reasoning_tokens=output - said
+        input_tokens=max(0, whole - cached),
+        cached_tokens=cached,
+        output_tokens=output,
+        reasoning_tokens=output - output_tokens,
     )

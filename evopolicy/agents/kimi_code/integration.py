@@ -63,7 +63,7 @@ class KimiCode(CodingAgent):
 
     def invoke(self, task: AgentTask) -> Invocation:
         config, program = self.config, self._program()
-        said = f"Read the file {task.staging / PROMPT} and do what it says."
+        prompt = f"Read the file {task.staging / PROMPT} and do what it says."
         argv = [*program.argv, "--output-format", "stream-json"]
         argv += ["-S", task.session_id] if task.session_id else []
         argv += ["-m", config.model] if config.login == "subscription" else []
@@ -71,7 +71,7 @@ class KimiCode(CodingAgent):
         if config.mcp_servers:
             servers = {name: {"command": it[0], "args": list(it[1:])} for name, it in config.mcp_servers.items()}
             texts[f"{FOLDER}/mcp.json"] = json.dumps({"mcpServers": servers}, indent=2)
-        first, files = with_home_files(task, [*argv, *config.arguments, "-p", said], texts)
+        first, files = with_home_files(task, [*argv, *config.arguments, "-p", prompt], texts)
         return Invocation(
             argv=first,
             environment={**QUIET, **self._model(task)},

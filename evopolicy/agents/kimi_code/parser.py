@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.kept import with_kept
 from evopolicy.agents.kimi_code import wire as wires
 from evopolicy.agents.kimi_code.wire import Wire
+from evopolicy.agents.reasoning import with_reasoning
 from evopolicy.agents.stream import (
     Collected,
     count_of,
@@ -59,8 +59,8 @@ class _Reader:
             case {"role": "assistant"}:
                 self._message(event, line)
             case {"role": "tool", "tool_call_id": str(id)}:
-                said = text_of(event.get("content"))
-                self.seen.result(id, said, failed=bool(_FAILED.search(said)), line=line)
+                result = text_of(event.get("content"))
+                self.seen.result(id, result, failed=bool(_FAILED.search(result)), line=line)
             case {"role": "user" | "system" as role}:
                 self.seen.step("user" if role == "user" else "system", text_of(event.get("content")), line=line)
             case _:
@@ -102,15 +102,15 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
         error_kind=kind,
         session_id=reader.session or wire.session,
     )
-    return with_kept(transcript, wires.thoughts(wire), wire.failed)
+    return with_reasoning(transcript, wires.thoughts(wire), wire.failed)
 
 
 def _error(reader: _Reader, wire: Wire, logs: Path | None) -> tuple[str, ErrorKind]:
     if reader.session:
         # It takes a stream that breaks off for an answer, and says so nowhere but by a missing reason.
         return ("the answer's stream ended before its end", "network") if wire.whole is False else ("", "")
-    told = [line for line in stderr_of(logs) if line.startswith("error: ")]
-    words = told[-1].removeprefix("error: ").removeprefix("failed to run prompt: ") if told else ""
+    errors = [line for line in stderr_of(logs) if line.startswith("error: ")]
+    words = errors[-1].removeprefix("error: ").removeprefix("failed to run prompt: ") if errors else ""
     status: int | None = None
     more = ""
     if wire.error is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.kept import Thought
+from evopolicy.agents.reasoning import Thought
 from evopolicy.agents.stream import count_of, inner, numbered_json_lines, text_of
 
 FOLDER = ".kimi-code"

@@ -128,8 +128,8 @@ def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
         case "error":
             return "the answer ended with an error", "other"
     if not reader.session and not reader.seen.steps:
-        told = [line for line in stderr_of(logs) if line.startswith("Error")]
-        return (told[-1][:2000], "other") if told else ("", "")
+        errors = [line for line in stderr_of(logs) if line.startswith("Error")]
+        return (errors[-1][:2000], "other") if errors else ("", "")
     return "", ""
 
 

@@ -63,9 +63,9 @@ class Qoder(CodingAgent):
             servers = {name: {"command": it[0], "args": list(it[1:])} for name, it in config.mcp_servers.items()}
             files[SERVERS] = json.dumps({"mcpServers": servers}, indent=2)
             argv += ["--mcp-config", str(task.staging / SERVERS)]
-        said = f"Read the file {task.staging / PROMPT} and do what it says."
+        prompt = f"Read the file {task.staging / PROMPT} and do what it says."
         return Invocation(
-            argv=(*argv, *config.arguments, "--", said),
+            argv=(*argv, *config.arguments, "--", prompt),
             variables=config.variables,
             files=files,
             readable=(*program.readable, *named_files(config.mcp_servers)),

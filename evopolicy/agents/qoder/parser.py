@@ -55,7 +55,7 @@ class _Reader:
             case {"type": "user", "message": {"content": list(parts)}}:
                 self._message = ""
                 for part in parts:
-                    self._told(part, line)
+                    self._part(part, line)
             case {"type": "user", "message": {"content": str(text)}}:
                 self._message = ""
                 self.seen.step("user", text, line=line)
@@ -82,7 +82,7 @@ class _Reader:
                 case _:
                     self.seen.strange({}, inner(part, "type"))
 
-    def _told(self, part: Any, line: int) -> None:
+    def _part(self, part: Any, line: int) -> None:
         match part:
             case {"type": "tool_result", "tool_use_id": str(id)}:
                 self.seen.result(id, _plain(part.get("content")), failed=part.get("is_error") is True, line=line)

@@ -37,17 +37,17 @@ class Budget:
 
 def total_budget(status: Mapping[str, Any]) -> Budget:
     """The whole budget, as if nothing were spent."""
-    said = status["budget"]
-    pool = int(said["pool_size"])
-    cap = min(pool, int(said.get("per_submission") or pool))
-    exhaust = said.get("finish") == "exhaust"
-    return Budget(int(said["episodes_total"]), int(said["submissions_total"]), cap, pool, exhaust)
+    budget = status["budget"]
+    pool = int(budget["pool_size"])
+    cap = min(pool, int(budget.get("per_submission") or pool))
+    exhaust = budget.get("finish") == "exhaust"
+    return Budget(int(budget["episodes_total"]), int(budget["submissions_total"]), cap, pool, exhaust)
 
 
 def budget_left(status: Mapping[str, Any]) -> Budget:
     """What is left of it."""
-    said, whole = status["budget"], total_budget(status)
-    episodes, submissions = int(said["episodes_left"]), int(said["submissions_left"])
+    budget, whole = status["budget"], total_budget(status)
+    episodes, submissions = int(budget["episodes_left"]), int(budget["submissions_left"])
     return replace(whole, episodes=episodes, submissions=submissions, used=whole.episodes - episodes)
 
 

@@ -126,7 +126,7 @@ class Chat:
         began = time.monotonic()
         self.totals["requests"] += 1
         try:
-            answer = ask(self.server, self._body(), self._said)
+            answer = ask(self.server, self._body(), self._print)
         finally:
             self.totals["model_ms"] += int(1000 * (time.monotonic() - began))
         for key in ("prompt_tokens", "completion_tokens"):
@@ -135,7 +135,7 @@ class Chat:
         self.history.learn(characters, (answer.usage or {}).get("prompt_tokens"))
         return answer
 
-    def _said(self, event: str, /, **more: Any) -> None:
+    def _print(self, event: str, /, **more: Any) -> None:
         self.totals["requests"] += event == "retry"
         say(event, **more)
 
@@ -212,21 +212,21 @@ def _unique(name: str, known: set[str]) -> str:
     return free
 
 
-def _begin(told: Mapping[str, Any], prompt: str) -> tuple[Chat, bool]:
+def _begin(payload: Mapping[str, Any], prompt: str) -> tuple[Chat, bool]:
     """The loop as the options file says, and whether it goes on with an earlier conversation."""
-    options, variable = told["options"], told["key_variable"]
+    options, variable = payload["options"], payload["key_variable"]
     native = options["tool_form"] == "native"
-    asked = told["session_id"] if re.fullmatch("[0-9a-f]{32}", told["session_id"]) else ""
+    session_id = payload["session_id"] if re.fullmatch("[0-9a-f]{32}", payload["session_id"]) else ""
     folder = Path.home() / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    history = History(folder / f"{asked or uuid.uuid4().hex}.jsonl", native, options["return_reasoning"])
-    loaded = bool(asked) and history.load()
+    history = History(folder / f"{session_id or uuid.uuid4().hex}.jsonl", native, options["return_reasoning"])
+    loaded = bool(session_id) and history.load()
     server = Server(
-        told["url"], os.environ.get(variable, ""), options["request_seconds"], options["retries"],
+        payload["url"], os.environ.get(variable, ""), options["request_seconds"], options["retries"],
         options["retry_seconds"],
     )  # fmt: skip
     tools = Toolbox(
-        Path(told["workspace"]), told["session_command"], options["shell_seconds"], options["output_bytes"],
+        Path(payload["workspace"]), payload["session_command"], options["shell_seconds"], options["output_bytes"],
         {name: value for name, value in os.environ.items() if name != variable},
     )  # fmt: skip
     if not loaded:
@@ -234,14 +234,14 @@ def _begin(told: Mapping[str, Any], prompt: str) -> tuple[Chat, bool]:
             history.append("system", _SYSTEM)
         else:
             history.append("user", f"{_SYSTEM}\n\n{_FORM}{described(tools.shell_seconds)}")
-        history.append("user", prompt + (f"\n\n{_GOES_ON}" if told["resumed"] else ""))
-    return Chat(options, told["model"], told["seed"], server, history, tools), loaded
+        history.append("user", prompt + (f"\n\n{_GOES_ON}" if payload["resumed"] else ""))
+    return Chat(options, payload["model"], payload["seed"], server, history, tools), loaded
 
 
 def run(path: str) -> None:
     """Work as the file `path` says, with the prompt from standard input, and exit: 0 when done, 1 when it could not."""
-    told = json.loads(Path(path).read_text(encoding="utf-8"))
-    chat, loaded = _begin(told, sys.stdin.read())
+    payload = json.loads(Path(path).read_text(encoding="utf-8"))
+    chat, loaded = _begin(payload, sys.stdin.read())
     opening = [] if loaded else [{"role": entry["role"], "text": entry["text"]} for entry in chat.history.entries]
     say(
         "start", session_id=chat.history.path.stem, model=chat.model, tool_form=chat.options["tool_form"],

@@ -205,11 +205,11 @@ def _opened(server: Server, body: Mapping[str, Any]) -> http.client.HTTPResponse
         return cast(http.client.HTTPResponse, opener.open(request, timeout=server.request_seconds))
     except urllib.error.HTTPError as error:
         with error:
-            said = error.read(65536)
+            answer = error.read(65536)
             try:
-                event = json.loads(said)
+                event = json.loads(answer)
             except ValueError:
-                event = {"error": said.decode("utf-8", "replace").strip()[:2000]}
+                event = {"error": answer.decode("utf-8", "replace").strip()[:2000]}
             raise _error_in(event, error.code, _retry_after(error.headers)) from None
 
 
@@ -220,7 +220,7 @@ def _read_whole(response: http.client.HTTPResponse, answer: Answer) -> None:
     try:
         event = json.loads(data)
     except (ValueError, RecursionError):
-        raise Failure("network", "connection: the answer is no JSON, or was cut off", retry=True) from None
+        raise Failure("network", "connection: the answer is not JSON, or was cut off", retry=True) from None
     if not isinstance(event, dict) or not (event.get("choices") or event.get("error")):
         raise Failure("other", f"the answer has no choices: {data[:300]!r}")
     answer.feed(event)
@@ -228,7 +228,7 @@ def _read_whole(response: http.client.HTTPResponse, answer: Answer) -> None:
 
 
 def _read_stream(response: http.client.HTTPResponse, answer: Answer, say: Say) -> None:
-    told = time.monotonic()
+    printed = time.monotonic()
     for data in _events(response):
         if data == b"[DONE]":
             answer.finish = answer.finish or "stop"
@@ -236,11 +236,11 @@ def _read_stream(response: http.client.HTTPResponse, answer: Answer, say: Say) -
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
-            raise Failure("network", f"stream error: an event is no JSON: {data[:200]!r}", retry=True) from None
+            raise Failure("network", f"stream error: an event is not JSON: {data[:200]!r}", retry=True) from None
         if isinstance(event, dict):
             answer.feed(event)
-        if time.monotonic() - told > PROGRESS_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - printed > PROGRESS_SECONDS:
+            printed = time.monotonic()
             say("progress", characters=answer.size())
     if not answer.finish:
         raise Failure("network", "stream ended before its answer did", retry=True)

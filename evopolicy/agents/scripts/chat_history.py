@@ -177,7 +177,7 @@ def parsed(arguments: str) -> dict[str, Any] | str:
     try:
         value = json.loads(arguments, strict=False)  # small models write line ends into texts as they are
     except (ValueError, RecursionError) as error:
-        return f"the arguments are no valid JSON: {error}"
+        return f"the arguments are not valid JSON: {error}"
     if not isinstance(value, dict):
         return f"the arguments have to be one JSON object, found a {type(value).__name__}"
     return value

@@ -60,9 +60,9 @@ class HeadTail:
 
 def bounded(text: str, limit: int) -> str:
     """`text` with its middle left out and counted where it is longer than `limit` bytes."""
-    kept = HeadTail(limit)
-    kept.feed(text.encode("utf-8", "replace"))
-    return kept.text()
+    output = HeadTail(limit)
+    output.feed(text.encode("utf-8", "replace"))
+    return output.text()
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,20 @@ class Toolbox:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None
-        kept = HeadTail(self.output_bytes)
+        output = HeadTail(self.output_bytes)
         with process.stdout as pipe:
             os.set_blocking(pipe.fileno(), False)
             try:
-                in_time = _followed(process, pipe.fileno(), kept, time.monotonic() + seconds)
+                in_time = _followed(process, pipe.fileno(), output, time.monotonic() + seconds)
             finally:
                 _kill_group(process)
-            _take(pipe.fileno(), kept)
+            _take(pipe.fileno(), output)
         if not in_time:
             end = f"[killed after {seconds:g} seconds, with everything it started]"
         else:
             code = process.returncode
             end = f"[exit code {code}]" if code >= 0 else f"[ended by signal {-code}]"
-        text = kept.text()
+        text = output.text()
         over = "evopolicy-session" in command and self.closed()
         gap = "\n" if text and not text.endswith("\n") else ""
         return Result(text + gap + end, failed=not in_time or process.returncode != 0, closed=over)
@@ -132,7 +132,7 @@ class Toolbox:
             names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in file.iterdir())
             return bounded("\n".join(names) or "(an empty folder)", self.output_bytes)
         if not stat.S_ISREG(file.stat().st_mode):
-            raise Mistaken(f"read: '{path}' is no regular file.")
+            raise Mistaken(f"read: '{path}' is not a regular file.")
         first = max(1, first or 1)
         if last is not None and last < first:
             raise Mistaken(f"read: 'last_line' {last} lies before 'first_line' {first}.")
@@ -168,11 +168,11 @@ class Toolbox:
         if not old or new is None:
             raise Mistaken("edit: `old` (not empty) with `new` is needed, or `content` alone for the whole file.")
         if not stat.S_ISREG(file.stat().st_mode):
-            raise Mistaken(f"edit: '{path}' is no regular file.")
+            raise Mistaken(f"edit: '{path}' is not a regular file.")
         try:
             text = file.read_bytes().decode()
         except UnicodeDecodeError:
-            raise Mistaken(f"edit: '{path}' is no text in UTF-8.") from None
+            raise Mistaken(f"edit: '{path}' is not UTF-8 text.") from None
         found = text.count(old)
         if found != 1:
             what = "is not in the file; read it and copy the text exactly" if not found else f"is in it {found} times"
@@ -193,15 +193,15 @@ class Toolbox:
             argv.append(str(given["submission"]))
         if verb == "finish":
             argv += [str(number) for number in given.get("submissions", ())]
-        code, answer, said = self._call(argv)
+        code, answer, stderr = self._call(argv)
         pause = 0.0
         while verb in ("submit", "wait") and _status(answer) == "running":
             time.sleep(pause)
             pause = min(0.5, pause + 0.05)  # a Host that answers at once is not asked without end
-            code, answer, said = self._call(["wait"])
+            code, answer, stderr = self._call(["wait"])
         submission = (answer.get("submission") or {}).get("id") if verb == "submit" and not code else None
         return Result(
-            bounded(said, self.output_bytes),
+            bounded(stderr, self.output_bytes),
             failed=code != 0,
             closed=answer.get("state") == "finished",
             submission=submission if type(submission) is int else None,
@@ -218,8 +218,8 @@ class Toolbox:
         except ValueError:
             answer = None
         if done.returncode or not isinstance(answer, dict):
-            said = done.stderr.strip() or f"evopolicy-session {argv[0]} ended with exit code {done.returncode}."
-            return done.returncode or 1, {}, said
+            stderr = done.stderr.strip() or f"evopolicy-session {argv[0]} ended with exit code {done.returncode}."
+            return done.returncode or 1, {}, stderr
         return 0, answer, done.stdout.strip()
 
     def closed(self) -> bool:
@@ -231,12 +231,12 @@ def _status(answer: Mapping[str, Any]) -> Any:
     return (answer.get("submission") or {}).get("status")
 
 
-def _followed(process: subprocess.Popen[bytes], pipe: int, kept: HeadTail, deadline: float) -> bool:
+def _followed(process: subprocess.Popen[bytes], pipe: int, output: HeadTail, deadline: float) -> bool:
     """Take a command's output until it ends; False where the deadline came first."""
     ended: float | None = None
     while (now := time.monotonic()) < deadline:
         ready, _, _ = select.select([pipe], [], [], min(0.05, deadline - now))
-        if ready and not _take(pipe, kept):
+        if ready and not _take(pipe, output):
             try:  # its end of the pipe is closed
                 process.wait(deadline - time.monotonic())
             except subprocess.TimeoutExpired:
@@ -249,13 +249,13 @@ def _followed(process: subprocess.Popen[bytes], pipe: int, kept: HeadTail, deadl
     return process.poll() is not None
 
 
-def _take(pipe: int, kept: HeadTail) -> bool:
+def _take(pipe: int, output: HeadTail) -> bool:
     """Take what is there now; False at the end of the output."""
     try:
         data = os.read(pipe, 1 << 16)
     except BlockingIOError:
         return True
-    kept.feed(data)
+    output.feed(data)
     return bool(data)
 
 

@@ -58,7 +58,7 @@ def read_parameters(path: Path) -> Parameters:
             "Benchmark that ships a 'parametric' Program, or another agent"
         ) from None
     except (OSError, ValueError) as error:
-        raise CannotWork(f"cma_es: {what} is no JSON file ({error})") from None
+        raise CannotWork(f"cma_es: {what} is not a JSON file ({error})") from None
     found = list(_numbers(content)) if isinstance(content, dict) else []
     if not found:
         raise CannotWork(f"cma_es: {what} holds no number to tune; it has to be a JSON object of name: number")
@@ -117,7 +117,7 @@ class Search:
     """As the agent's own books have it."""
     scale: tuple[float, ...]
     history: Path
-    told: list[dict[str, Any]]
+    submitted: list[dict[str, Any]]
     """Lines of the history, the n-th of Submission n."""
     scores: dict[int, float | None]
     """Of the Submissions there are already, by number."""
@@ -130,7 +130,7 @@ class Search:
 
     def measure(self, kind: str, values: list[float], begin: int, wanted: int) -> float | None:
         """Score of `values` on `wanted` indices from `begin` on; None where the engine failed."""
-        number = len(self.told) + 1
+        number = len(self.submitted) + 1
         units = self.budget.units(wanted)
         selector = window(begin, units, self.budget.pool)
         if number in self.scores:
@@ -142,7 +142,7 @@ class Search:
                 raise CannotWork(f"cma_es: Submission {number} was expected, the Host made {answer['id']}")
             score = answer.get("score")
         line = {"submission": number, "kind": kind, "selector": selector, "score": score, "values": values}
-        self.told.append(line)
+        self.submitted.append(line)
         with self.history.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self.budget = self.budget.after(units)
@@ -156,7 +156,7 @@ class Search:
         """
         worst = min((score for score in scores if score is not None), default=0.0)
         means = [worst if score is None else score for score in scores]
-        rows = [self._episodes(line["submission"]) for line in self.told[-len(scores) :]] if self.ranked else []
+        rows = [self._episodes(line["submission"]) for line in self.submitted[-len(scores) :]] if self.ranked else []
         if not rows or not all(rows):
             return [-mean for mean in means]
         beaten = [sum((a > b) - (a < b) for row in rows for a, b in zip(own, row, strict=True)) for own in rows]
@@ -174,7 +174,7 @@ class Search:
 
     def best(self) -> list[dict[str, Any]]:
         """The lines that have a score, best first, the later one on a tie."""
-        scored = [line for line in self.told if line["score"] is not None]
+        scored = [line for line in self.submitted if line["score"] is not None]
         return sorted(scored, key=lambda line: (line["score"], line["submission"]), reverse=True)
 
 
@@ -187,7 +187,9 @@ def work(session: Session, options: dict[str, Any], seed: int) -> None:
     mean = _evolve(search, plan, options["sigma"], seed)
     _conclude(search, plan, mean)
     candidates = [line["submission"] for line in search.best()]
-    outcome = [line["submission"] for line in search.told if line["kind"] == "outcome" and line["score"] is not None]
+    outcome = [
+        line["submission"] for line in search.submitted if line["kind"] == "outcome" and line["score"] is not None
+    ]
     session.finish(list(dict.fromkeys([*outcome[:2], *candidates]))[:NAMED])
 
 

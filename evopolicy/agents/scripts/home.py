@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        print(f"{path.name} of the configuration is no plain JSON and is replaced", file=sys.stderr)
+        print(f"{path.name} of the configuration is not plain JSON and is replaced", file=sys.stderr)
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -80,10 +80,10 @@ def say(step: str, text: str = "", **more: Any) -> None:
 
 def run(work: Callable[[Session, dict[str, Any], int], None], options: str) -> None:
     """Do `work(session, options, seed)` as the file `options` says and exit: 0 when done, 1 when it could not."""
-    said = json.loads(Path(options).read_text(encoding="utf-8"))
-    session = Session(said["session_command"], Path(said["workspace"]))
+    payload = json.loads(Path(options).read_text(encoding="utf-8"))
+    session = Session(payload["session_command"], Path(payload["workspace"]))
     try:
-        work(session, {**said["options"], "staging": said["staging"]}, said["seed"])
+        work(session, {**payload["options"], "staging": payload["staging"]}, payload["seed"])
     except (SessionRefused, CannotWork) as error:
         say("error", str(error))
         print(error, file=sys.stderr)

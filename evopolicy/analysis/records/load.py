@@ -116,7 +116,7 @@ def _expand(source: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
     if source.name in (RECORD, JOURNAL, SWEEP) and source.is_file():
         source = source.parent
     if not source.is_dir():
-        raise RecordError(f"source: {source} is no folder.{_near(source)}")
+        raise RecordError(f"source: {source} is not a folder.{_near(source)}")
     if (source / SWEEP).is_file():
         return _sweep_runs(source)
     runs = source / "runs"

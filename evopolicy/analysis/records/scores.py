@@ -116,7 +116,7 @@ def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
         fault = f": {run.state.fault}" if run.state.fault else ""
         return "unfinished", f"has no held-out result yet{ended}{fault}"
     if not run.valid:
-        return "invalid", run.state.told(result.reasons) or "marked invalid"
+        return "invalid", run.state.explained(result.reasons) or "marked invalid"
     if result.assessment is None:
         return "invalid", "ended without Assessment"
     noted = [*result.reasons, *(["open_network"] if run.record.agent_network == "open" else [])]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evopolicy.analysis.records.scores import OPEN, CellScore, Status
-from evopolicy.kernel.session.failures import SAID
+from evopolicy.kernel.session.failures import REASON_TEXTS
 from evopolicy.kernel.shown import plural
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _with_reasons(scores: Sequence[CellScore]) -> str:
 
 def _reason(score: CellScore) -> str:
     words, _, detail = score.reason.partition(": ")
-    said = ", ".join(SAID.get(word, word) for word in words.split(", "))
+    said = ", ".join(REASON_TEXTS.get(word, word) for word in words.split(", "))
     return f"{said}: {detail}" if detail else said
 
 

@@ -107,7 +107,7 @@ def reading(name: str, fd: int) -> FileIO:
     handle = os.open(name, _FILE, dir_fd=fd)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is no regular file", name)
+        raise OSError(errno.EINVAL, "is not a regular file", name)
     return FileIO(handle, "rb")
 
 

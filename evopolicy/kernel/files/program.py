@@ -38,7 +38,7 @@ _RESERVED = set('<>:"|?*')
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHER_KIND = (errno.ELOOP, errno.EINVAL, errno.ENXIO)
-"""Of opening a link, what is no regular file, and a socket."""
+"""Of opening a link, what is not a regular file, and a socket."""
 _CHANGED = "the tree changed while it was read; submit again when nothing writes to it"
 
 
@@ -292,7 +292,7 @@ def archived(folder: Path, digest: str) -> Program | None:
     try:
         files = _read_tree(handle, digest[:12])
     except (ProgramError, OSError) as error:
-        raise RecordError(f"{place}: is no Program ({error})") from None
+        raise RecordError(f"{place}: is not a Program ({error})") from None
     finally:
         os.close(handle)
     program = Program(_digest(files), files)

@@ -37,7 +37,7 @@ class Part:
 def read_part(top: Path, name: str, limit: int) -> bytes:
     """The content of the file `name` below `top`.
 
-    Raises FileNotFoundError where there is none, and RecordError, naming the file, for what is no regular file, is
+    Raises FileNotFoundError where there is none, and RecordError, naming the file, for what is not a regular file, is
     reached by a link, has more than `limit` bytes or cannot be read.
     """
     with open_part(top, name) as file:
@@ -151,7 +151,7 @@ def _open_above(top: Path, name: str) -> Iterator[tuple[int, str]]:
     path = PurePosixPath(name)
     parts = [*path.parts, "."] if name.endswith(".") else list(path.parts)
     if path.is_absolute() or ".." in parts or not parts or "\0" in name:
-        raise RecordError(f"{top}: {name!r} is no name of a file in it")
+        raise RecordError(f"{top}: {name!r} is not the name of a file in it")
     handles: list[int] = []
     try:
         try:
@@ -171,7 +171,7 @@ def _refused(path: Path, error: OSError) -> OSError | RecordError:
     if error.errno == errno.ENOENT:
         return FileNotFoundError(error.errno, error.strerror, str(path))
     if error.errno in (errno.EINVAL, errno.ENXIO, errno.EISDIR):
-        return RecordError(f"{path}: cannot be read (it is no regular file); restore it or remove it")
+        return RecordError(f"{path}: cannot be read (it is not a regular file); restore it or remove it")
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return RecordError(
             f"{path}: cannot be read (it is a link or lies behind one, and those of a record are not followed)"

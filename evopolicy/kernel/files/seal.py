@@ -44,8 +44,8 @@ def is_ours(content: Mapping[str, Any], sealed: str) -> bool:
 
 def _sealed(key: bytes, content: Mapping[str, Any]) -> str:
     plain = {name: value for name, value in content.items() if name not in _LEFT_OUT}
-    said = json.dumps(plain, sort_keys=True, allow_nan=False).encode()
-    return hmac.new(key, b"evopolicy/seal/1" + said, hashlib.sha256).hexdigest()
+    text = json.dumps(plain, sort_keys=True, allow_nan=False).encode()
+    return hmac.new(key, b"evopolicy/seal/1" + text, hashlib.sha256).hexdigest()
 
 
 def key_folder() -> Path | None:

@@ -130,7 +130,7 @@ _NAMES = {list: "a list", str: "a text", bool: "a truth value", type(None): "nul
 def parse(data: bytes) -> Any:
     """The JSON value `data` is, as every reader understands it.
 
-    Raises ValueError, in a few words, for what is no JSON, not UTF-8, nested too deeply, and for what readers differ
+    Raises ValueError, in a few words, for what is not JSON, not UTF-8, nested too deeply, and for what readers differ
     about: a key named twice, NaN and infinities, an integer beyond 64 bits, half a character.
     """
     try:
@@ -139,11 +139,11 @@ def parse(data: bytes) -> Any:
             text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
         )
     except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} is no UTF-8") from None
+        raise ValueError(f"byte {error.start} is not UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error.msg} at character {error.pos}") from None
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
     if text.count("{") + text.count("[") > DEPTH and _is_deep(value):
         raise ValueError("it is nested too deeply")
     if "\\ud" in text or "\\uD" in text:
@@ -172,7 +172,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _integer(text: str) -> int:

@@ -135,9 +135,9 @@ def _judged(
     initial = benchmark.programs.get("initial") if raised else None
     if initial is None:
         return results
-    asked = [episode for episode in episodes if episode.index in raised]
+    raising = [episode for episode in episodes if episode.index in raised]
     try:
-        passed = _run(executor, initial, asked, None, lambda _: None)
+        passed = _run(executor, initial, raising, None, lambda _: None)
     except ExecutionError:
         return results
     to_blame = {result.index: raised[result.index] for result in passed if result.fault is None}

@@ -111,7 +111,7 @@ def _artifact(artifact: Artifact) -> dict[str, Any]:
     return row
 
 
-def check_artifacts(artifacts: Sequence[Artifact], asked: Collection[int]) -> None:
+def check_artifacts(artifacts: Sequence[Artifact], submitted: Collection[int]) -> None:
     """Raises BenchmarkError for artifacts out of bounds: names, count, size, or an Episode that was not asked for."""
     if len(artifacts) > MAX_ARTIFACTS:
         raise BenchmarkError(f"feedback: {len(artifacts)} artifacts, at most {MAX_ARTIFACTS} are allowed")
@@ -122,7 +122,7 @@ def check_artifacts(artifacts: Sequence[Artifact], asked: Collection[int]) -> No
             raise BenchmarkError(f"feedback: {artifact.name} was named and not written")
         if artifact.path.stat().st_size > MAX_ARTIFACT_BYTES:
             raise BenchmarkError(f"feedback: {artifact.name} exceeds {MAX_ARTIFACT_BYTES // 2**20} MiB")
-        if artifact.episode is not None and artifact.episode not in asked:
+        if artifact.episode is not None and artifact.episode not in submitted:
             raise BenchmarkError(
                 f"feedback: {artifact.name} names Episode {artifact.episode}, which was not submitted on"
             )
@@ -163,21 +163,21 @@ def publish(
     staging = target.with_name(f".{target.name}.staging")
     shutil.rmtree(staging, ignore_errors=True)
     make_folder(staging)
-    said = {SCHEMA_KEY: FEEDBACK_FORMAT.newest, **paths.hide(content)}
-    _lay(staging / FEEDBACK, json.dumps(said, indent=2).encode() + b"\n")
+    document = {SCHEMA_KEY: FEEDBACK_FORMAT.newest, **paths.hide(content)}
+    _write(staging / FEEDBACK, json.dumps(document, indent=2).encode() + b"\n")
     if "by_episode" in content:
         for outcome in evaluation.outcomes:
             if outcome.output.omitted_bytes or len(outcome.output.text) > OUTPUT_CHARACTERS:
                 text = paths.text(outcome.output.text)
-                _lay(staging / output_name(outcome.index), text.encode("utf-8", "replace"))
+                _write(staging / output_name(outcome.index), text.encode("utf-8", "replace"))
     for artifact in artifacts:
-        _lay(staging / artifact.name, artifact.path.read_bytes())
+        _write(staging / artifact.name, artifact.path.read_bytes())
     sync_tree(staging)
     shutil.rmtree(target, ignore_errors=True)
     move_durably(staging, target)
 
 
-def _lay(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
 

@@ -114,8 +114,10 @@ def _plan_split(
 def _case_seeds(config: PoolConfig, benchmark: Benchmark, secret: bytes) -> Callable[[Split, int], int]:
     if config.kind == "derived":
         spec = benchmark.spec
-        cut = SEED_BITS - spec.seed_bits
-        return lambda split, index: derive_seed("case", secret, config.seed, spec.id, spec.digest, split, index) >> cut
+        spare = SEED_BITS - spec.seed_bits
+        return lambda split, index: (
+            derive_seed("case", secret, config.seed, spec.id, spec.digest, split, index) >> spare
+        )
     if config.cases == "files":
         return paper_case
     name = str(benchmark.spec.parameters.get("paper_name") or paper_name(benchmark.spec.id))
@@ -214,7 +216,7 @@ def _parse_part(part: str, text: str, pool_size: int) -> range:
     if not match:
         raise Refused(
             "selector_malformed",
-            f"'{_short(part)}' in the selector '{_short(text)}' is no index and no range",
+            f"'{_short(part)}' in the selector '{_short(text)}' is neither an index nor a range",
             "write indices and half-open ranges, such as 0:8,12",
         )
     start = int(match[1])

@@ -158,14 +158,16 @@ class Provider:
     def __post_init__(self) -> None:
         if not _is_base_url(self.url):
             raise ConfigError(
-                f"provider.url: '{_unlocked(self.url)}' is no base URL: 'https://name/path' is needed, "
+                f"provider.url: '{_unlocked(self.url)}' is not a base URL: 'https://name/path' is needed, "
                 "without login or query"
             )
         if not self.paths:
             raise ConfigError(f"provider.paths: names nothing that may be asked: 'POST /name', below {self.url}")
         for path in self.paths:
             if not re.fullmatch(r"[A-Z]+ /[^\s?#]*", path):
-                raise ConfigError(f"provider.paths: '{path}' is none: 'POST /name' is needed, below {self.url}")
+                raise ConfigError(
+                    f"provider.paths: '{path}' is not a method and a path: 'POST /name' is needed, below {self.url}"
+                )
         if self.key_variable and "{key}" not in self.key_form:
             raise ConfigError(
                 f"provider.key_form: '{self.key_form}' has no place for the key: '{{key}}' is needed in it"

@@ -49,8 +49,8 @@ def contradictions(run: Run) -> Iterator[str]:
     for key, result in run.state.results.items():
         for program, measured in result.validation.items():
             yield from _measured(run, key, "validation", program, measured)
-        if told := heldout_contradiction(run, key):
-            yield told
+        if recorded := heldout_contradiction(run, key):
+            yield recorded
 
 
 def _published(run: Run, submission: SubmissionState) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _shown_score(run: Run, submission: int) -> tuple[str, object] | None:
     return (name, content["score"]) if "score" in content else None
 
 
-def _measured(run: Run, key: str, split: PrivateSplit, program: str, told: Measurement) -> Iterator[str]:
+def _measured(run: Run, key: str, split: PrivateSplit, program: str, recorded: Measurement) -> Iterator[str]:
     what = f"{split.capitalize()} of the Program {program[:12]}"
     name = graded_path(Path(), split, program).as_posix()
     known = {one.outcome.index: one for one in _graded(run, name)}
@@ -91,27 +91,27 @@ def _measured(run: Run, key: str, split: PrivateSplit, program: str, told: Measu
         size = run.record.under(key).pool.size(split)
         known = {index: one for index, one in known.items() if index < size}
     else:
-        known = {index: one for index, one in known.items() if index < told.episodes}
+        known = {index: one for index, one in known.items() if index < recorded.episodes}
     if not known:
         return
-    if len(known) != told.episodes:
-        yield _differ(run, f"{what} had {told.episodes} Episodes", name, f"holds {len(known)} of them")
+    if len(known) != recorded.episodes:
+        yield _differ(run, f"{what} had {recorded.episodes} Episodes", name, f"holds {len(known)} of them")
         return
     found = measure_graded([known[index] for index in sorted(known)])
-    if found.mean != told.mean:
-        yield _differ(run, f"{what} came to {told.mean!r}", name, f"comes to {found.mean!r}")
-    elif found.failed != told.failed:
-        yield _differ(run, f"{what} had {told.failed} failed Episodes", name, f"tells {found.failed}")
-    elif not _as_close(found.standard_error, told.standard_error):
-        error = f"the standard error {told.standard_error!r}"
+    if found.mean != recorded.mean:
+        yield _differ(run, f"{what} came to {recorded.mean!r}", name, f"comes to {found.mean!r}")
+    elif found.failed != recorded.failed:
+        yield _differ(run, f"{what} had {recorded.failed} failed Episodes", name, f"tells {found.failed}")
+    elif not _as_close(found.standard_error, recorded.standard_error):
+        error = f"the standard error {recorded.standard_error!r}"
         yield _differ(run, f"{what} had {error}", name, f"comes to {found.standard_error!r}")
 
 
-def _as_close(found: float | None, told: float | None) -> bool:
+def _as_close(found: float | None, recorded: float | None) -> bool:
     """Squares may differ in their last digit from one C library to another; a mean does not."""
-    if found is None or told is None:
-        return found is told
-    return math.isclose(found, told, rel_tol=1e-9)
+    if found is None or recorded is None:
+        return found is recorded
+    return math.isclose(found, recorded, rel_tol=1e-9)
 
 
 def _graded(run: Run, name: str) -> list[Graded]:
@@ -127,5 +127,5 @@ def _selector(indices: Sequence[int]) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _differ(run: Run, told: str, name: str, found: str) -> str:
-    return f"{run.folder / JOURNAL}: says that {told}, but {name} {found}; {_REMEDY}"
+def _differ(run: Run, recorded: str, name: str, found: str) -> str:
+    return f"{run.folder / JOURNAL}: says that {recorded}, but {name} {found}; {_REMEDY}"

@@ -120,23 +120,23 @@ def _failed_long(end: Ending) -> bool:
 
 def words(end: Ending, reason: str) -> str:
     """What is to be said of why it ended so, in the provider's own words where it is the one that failed."""
-    said, seen = end.transcript.error, end.seen
+    error, seen = end.transcript.error, end.seen
     if seen is not None and reason == seen.over:
         return seen.refused
-    if reason == "crashed" and not said:
+    if reason == "crashed" and not error:
         return _last_words(end.logs)
     if reason not in (PROVIDER, AUTHENTICATION, UNANSWERED):
-        return said
+        return error
     if seen is not None and (seen.words or (seen.refused and reason == UNANSWERED)):
         return seen.words or seen.refused
     if seen is not None and not seen.usage.requests:
         how = "had to be stopped" if end.exit_code is None else f"ended with exit code {end.exit_code}"
-        last = " ".join(said.split()) or _last_words(end.logs) or "it says nothing"
+        last = " ".join(error.split()) or _last_words(end.logs) or "it says nothing"
         return f"its program {how} before it asked its model anything: {last}"
     if seen is not None and reason == PROVIDER and not seen.answers:
         where = end.provider.url if end.provider else "its provider"
         return f"{where}: no answer to {seen.usage.requests} of its requests"
-    return said or _last_words(end.logs)
+    return error or _last_words(end.logs)
 
 
 def remedy(end_reason: str, error: str, provider: Provider | None) -> str:

@@ -76,7 +76,7 @@ class Ownership:
             make_folder(self._path.parent)
             self.fd = _taken(self._path)
             deadline = time.monotonic() + _ENDING_SECONDS
-            while self.fd < 0 and _said(self._path).has_ended and time.monotonic() < deadline:
+            while self.fd < 0 and _recorded_owner(self._path).has_ended and time.monotonic() < deadline:
                 time.sleep(0.1)
                 self.fd = _taken(self._path)
         except OSError as error:
@@ -84,7 +84,7 @@ class Ownership:
                 f"{self._path}: no lock can be had there ({error.strerror}); choose another output folder"
             ) from None
         if self.fd < 0:
-            raise Owned(folder, _said(self._path))
+            raise Owned(folder, _recorded_owner(self._path))
         with contextlib.suppress(OSError):  # a full disk costs the words, not the lock
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, msgspec.json.encode(Owner(os.getpid(), time.time(), _command())), 0)
@@ -152,7 +152,7 @@ def _locks(fd: int, how: int) -> bool:
     return True
 
 
-def _said(path: Path) -> Owner:
+def _recorded_owner(path: Path) -> Owner:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:

@@ -17,7 +17,7 @@ from evopolicy.kernel.ports.evaluation import evaluate_program
 from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.ports.pool import Pool
 from evopolicy.kernel.run.watch import Watch
-from evopolicy.kernel.session.failures import FAILING_PAID, spoils
+from evopolicy.kernel.session.failures import FAILING_PAID, invalidates_run
 from evopolicy.kernel.session.record import RunRecord
 from evopolicy.kernel.session.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.session.state import Ledger, ResultState, RunState
@@ -62,7 +62,7 @@ def complete(grading: Grading, ledger: Ledger, watch: Watch) -> None:
     reasons = [*ledger.state.handoff_reasons, *grading.bench.benchmark.spec.remarks]
     if failing_paid(grading, ledger.state, digest):
         reasons.append(FAILING_PAID)
-    ledger.append("ended", result=key, valid=not any(map(spoils, reasons)), reasons=reasons)
+    ledger.append("ended", result=key, valid=not any(map(invalidates_run, reasons)), reasons=reasons)
     watch.progress("done", 0, 0)
 
 

@@ -16,16 +16,16 @@ from evopolicy.kernel.files.durable import sync_tree
 from evopolicy.kernel.files.program import link_program
 from evopolicy.kernel.ports.protocols import AgentIntegration, AgentLauncher, AgentLimits, Gateway, Observer
 from evopolicy.kernel.ports.transcript import Transcript, tool_calls
-from evopolicy.kernel.run.attendance import (
+from evopolicy.kernel.run.attempt import (
     HOME,
     AgentEnd,
-    Attendance,
+    AttemptSetup,
     NotStarted,
     attempt_logs,
-    attend,
+    counted_turns,
     is_unexplained,
     joined_usage,
-    told_turns,
+    run_attempt,
     waited_of,
 )
 from evopolicy.kernel.run.endings import WAITED_SHARE, remedy
@@ -47,8 +47,8 @@ from evopolicy.kernel.session.failures import (
     UNANSWERED,
     UNEXPLAINED,
     WAITED,
+    invalidates_run,
     restarts,
-    spoils,
 )
 from evopolicy.kernel.session.journal import Journal
 from evopolicy.kernel.session.record import Run, RunRecord, check_versions, load_run, read_record, write_record
@@ -184,7 +184,7 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
             reason=FINISHED if session.finished else HOST_KILLED,
             usage=msgspec.to_builtins(usage),
             session_id=transcript.session_id,
-            turns=told_turns(transcript, served),
+            turns=counted_turns(transcript, served),
             tool_calls=tool_calls(transcript),
             thinking_seconds=round(clock.thinking - waited, 3),
             waiting_seconds=round(waited, 3),
@@ -204,17 +204,17 @@ def _to_start(plan: RunPlan, state: RunState) -> bool:
 
 
 def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
-    """Attend the agent until it has ended for good and nothing is in flight."""
+    """Run attempts of the agent until it has ended for good and nothing is in flight."""
     logs, prompt, seed = plan.folder / "agent", plan.prompt, plan.record.seed
     workspace, limits, prices = plan.site.workspace, plan.limits, plan.prices
-    attendance = Attendance(plan.agent, plan.launcher, workspace, logs, prompt, seed, limits, prices)
+    setup = AttemptSetup(plan.agent, plan.launcher, workspace, logs, prompt, seed, limits, prices)
     with plan.gateway.open(session) as socket:
         plan.prepare_workspace(socket)
         for retry in range(plan.agent_retries + 1):
             attempt = ledger.state.agent_attempts + 1
             ledger.append("agent_started", attempt=attempt)
             try:
-                end = attend(attendance, session, socket, attempt, ledger)
+                end = run_attempt(setup, session, socket, attempt, ledger)
             except NotStarted as error:
                 ledger.append("agent_ended", reason=NOT_STARTED)
                 raise error.__cause__ or error from None
@@ -285,7 +285,7 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
     published = [s.id for s in state.published]
     named = list(state.named) or published[-1:]
     candidates = named if plan.site.budget.candidates == "named" else published
-    reasons = [state.closed_by] if spoils(state.closed_by) else []
+    reasons = [state.closed_by] if invalidates_run(state.closed_by) else []
     if not candidates:
         reasons.append(NOTHING_PUBLISHED)
     if any(s.status == "failed" for s in state.submissions):
@@ -295,5 +295,5 @@ def _hand_off(plan: RunPlan, ledger: Ledger) -> None:
         reasons.append(WAITED)
     if is_unexplained(state.unexplained_tokens, state.usage):
         reasons.append(UNEXPLAINED)
-    told = {"cut": cut.count, "cut_paths": cut.paths} if cut.count else {}
-    ledger.append("handoff", candidates=candidates, reasons=reasons, **told)
+    clipped = {"cut": cut.count, "cut_paths": cut.paths} if cut.count else {}
+    ledger.append("handoff", candidates=candidates, reasons=reasons, **clipped)

@@ -37,8 +37,8 @@ _ANSWERED = re.compile(r'\\?"submission\\?": ?(\d{1,9})(?!\d)')
 def read_transcript(agent: AgentIntegration, logs: Path) -> Transcript:
     """What an attempt printed, as far as it is there. A reader that fails costs the transcript, never the Run."""
     try:
-        said = agent.read(_lines(logs / STDOUT), logs)
-        return plain(timed(_bounded(said), _times(logs / TIMES)))
+        document = agent.read(_lines(logs / STDOUT), logs)
+        return plain(timed(_bounded(document), _times(logs / TIMES)))
     except Exception as error:
         return Transcript(error=f"the transcript cannot be read: {type(error).__name__}: {error}", error_kind="other")
 
@@ -154,8 +154,8 @@ def _quoted(step: Step) -> Iterator[int]:
 
 def write_transcript(logs: Path, transcript: Transcript) -> None:
     """Whole or not at all. Raises OSError."""
-    said = {SCHEMA_KEY: TRANSCRIPT_FORMAT.newest, **msgspec.to_builtins(transcript)}
-    write_durably(logs / TRANSCRIPT, msgspec.json.format(msgspec.json.encode(said), indent=1) + b"\n")
+    document = {SCHEMA_KEY: TRANSCRIPT_FORMAT.newest, **msgspec.to_builtins(transcript)}
+    write_durably(logs / TRANSCRIPT, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def is_kept(logs: Path) -> bool:

@@ -75,7 +75,7 @@ def read_sweep(folder: Path) -> Sweep:
     Raises RecordError where it is missing, corrupt or of another schema, or a cell lies outside its output folder.
     """
     sweep = read_versioned(
-        folder / SWEEP, Sweep, SWEEP_FORMAT, absent="so it is no sweep's folder", remedy="run the sweep again"
+        folder / SWEEP, Sweep, SWEEP_FORMAT, absent="so it is not a sweep's folder", remedy="run the sweep again"
     )
     for cell in sweep.cells:
         path = PurePosixPath(cell.run)

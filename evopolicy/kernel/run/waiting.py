@@ -65,10 +65,10 @@ def _of_attempt(run: Path, logs: str, moved: float, now: float) -> Waiting | Non
                     break
     if latest:
         status = latest.get("status")
-        said = f"{status}, {latest['trouble']}" if isinstance(status, int) else str(latest["trouble"])
+        answer = f"{status}, {latest['trouble']}" if isinstance(status, int) else str(latest["trouble"])
         begun = first.get("time")
         since = float(begun) if isinstance(begun, int | float) else moved
-        return Waiting(f"its provider does not answer ({said[:60]}), and its agent asks again", since)
+        return Waiting(f"its provider does not answer ({answer[:60]}), and its agent asks again", since)
     if now - moved >= SILENT_SECONDS:
         return Waiting("nothing is heard of its agent or its provider", moved)
     return None

@@ -49,7 +49,7 @@ def pool_secret(output: Path, *, make: bool) -> bytes:
 def _locked_secret(path: Path, fd: int, make: bool) -> bytes:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise _unusable(path, "is no file")
+        raise _unusable(path, "is not a file")
     if stat.S_IMODE(found.st_mode) != 0o600:
         os.fchmod(fd, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)

@@ -45,13 +45,13 @@ class Budget:
     def check_against(self, pool_size: int) -> None:
         """Raises ConfigError for a combination that makes no sense with a training pool of `pool_size` Episodes, and
         for more than any Run's journal may hold."""
-        for key, asked, most in (
+        for key, number, most in (
             ("submissions", self.submissions, MAX_SUBMISSIONS),
             ("episodes", self.episodes, MAX_UNITS),
         ):
-            if asked > most:
+            if number > most:
                 raise ConfigError(
-                    f"budget.{key}: at most {most:,} can be recorded of one Run, found {asked:,}; lower it"
+                    f"budget.{key}: at most {most:,} can be recorded of one Run, found {number:,}; lower it"
                 )
         if self.per_submission is not None and self.per_submission > pool_size:
             raise ConfigError(

@@ -30,7 +30,7 @@ Name = Annotated[str, Meta(max_length=10_000)]
 
 @dataclass(frozen=True)
 class Clock:
-    """Of the agent that was attended when an event came: seconds since its start."""
+    """Of the agent that was at work when an event came: seconds since its start."""
 
     thinking: Seconds
     evaluating: Seconds

@@ -101,7 +101,7 @@ MEANINGS: dict[str, Meaning] = {
     ),
 }
 
-SAID = {
+REASON_TEXTS = {
     "nothing_published": "nothing was published: the initial Program was measured",
     "provider": "its provider failed",
     "authentication": "its provider refused the login",
@@ -119,7 +119,7 @@ SAID = {
 """Reasons of the record, as a reader would say them."""
 
 
-def spoils(reason: str) -> bool:
+def invalidates_run(reason: str) -> bool:
     """Whether `reason` keeps a Run out of tables. A word that is not in the table is no failure."""
     return reason in MEANINGS and not MEANINGS[reason].valid
 

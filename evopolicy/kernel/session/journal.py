@@ -126,10 +126,10 @@ def _open_to_append(path: Path) -> io.FileIO:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise
-        raise RecordError(f"{path}: is no regular file; restore it or remove it") from None
+        raise RecordError(f"{path}: is not a regular file; restore it or remove it") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise RecordError(f"{path}: is no regular file; restore it or remove it")
+        raise RecordError(f"{path}: is not a regular file; restore it or remove it")
     return io.FileIO(handle, "ab")
 
 
@@ -143,7 +143,7 @@ def read_journal(folder: Path) -> Iterator[Event]:
     try:
         data = read_part(folder, JOURNAL, JOURNAL_FORMAT.bytes)
     except FileNotFoundError:
-        raise RecordError(f"{path.parent}: has no {JOURNAL}, so it is no Run's folder") from None
+        raise RecordError(f"{path.parent}: has no {JOURNAL}, so it is not a Run's folder") from None
     version, before = 1, 0.0
     for number, line in enumerate(_whole_lines(data)):
         try:

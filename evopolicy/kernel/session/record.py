@@ -258,7 +258,7 @@ def read_record(folder: Path) -> RunRecord:
         folder / RECORD,
         RunRecord,
         RECORD_FORMAT,
-        absent="so it is no Run's folder",
+        absent="so it is not a Run's folder",
         remedy="restore the Run's folder or delete it",
     )
     if wrong := _wrong(record):
@@ -269,17 +269,17 @@ def read_record(folder: Path) -> RunRecord:
 def _wrong(record: RunRecord) -> str:
     """What cannot be so, whoever wrote it: names that become part of paths, and what is looked into later."""
     if not _NAME.fullmatch(record.benchmark.slug):
-        return "benchmark.slug is no name"
+        return "benchmark.slug is not a name"
     if not _NAME.fullmatch(record.agent.name):
-        return "agent.name is no name"
+        return "agent.name is not a name"
     if record.initial_program and not _DIGEST.fullmatch(record.initial_program):
-        return "initial_program is no digest"
+        return "initial_program is not a digest"
     if not 0 <= record.created <= _LATEST:
-        return "created is no time"
+        return "created is not a time"
     groups = [key for key in _GROUPS if not isinstance(record.config.get(key, {}), Mapping)]
     execution = record.config.get("execution", {})
     if groups or not isinstance(execution.get("limits", {}), Mapping):
-        return f"config.{groups[0] if groups else 'execution.limits'} is no mapping"
+        return f"config.{groups[0] if groups else 'execution.limits'} is not a mapping"
     return ""
 
 

@@ -22,7 +22,8 @@ from evopolicy.kernel.files.program import Program, ProgramStore, capture, link_
 from evopolicy.kernel.ports.pool import Pool, derive_seed, format_selector, parse_selector
 from evopolicy.kernel.ports.protocols import SESSION_VERBS
 from evopolicy.kernel.secrecy.secrets import NO_SECRETS, Masker, without_secrets
-from evopolicy.kernel.session import answers, asked
+from evopolicy.kernel.session import answers
+from evopolicy.kernel.session import arguments as requested
 from evopolicy.kernel.session.budget import Account, Budget
 from evopolicy.kernel.session.shelf import Shelf
 from evopolicy.kernel.session.state import Ledger, SubmissionState
@@ -91,8 +92,8 @@ class Session:
         return self._blocked.seconds
 
     @contextmanager
-    def attended(self) -> Iterator[AgentClock]:
-        """The clock of an agent that is attended meanwhile: whatever the journal gets says how it stands."""
+    def agent_clock(self) -> Iterator[AgentClock]:
+        """The clock of an agent that is at work meanwhile: whatever the journal gets says how it stands."""
         self._clock = clock = AgentClock(lambda: self.blocked_seconds)
         try:
             yield clock
@@ -201,7 +202,7 @@ class Session:
             shutil.rmtree(staged.root, ignore_errors=True)
 
     def _submit(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        selector = asked.selector(arguments)
+        selector = requested.selector(arguments)
         with self._changed:
             self._require_open()
         indices = parse_selector(selector, len(self._site.pool.training))
@@ -213,7 +214,7 @@ class Session:
                 attached = self._attached(program, indices)
                 submission = attached or self._reserve(program, indices, waits=not detach)
             del program
-        return self._await(submission, detach=detach, told=attached is None)
+        return self._await(submission, detach=detach, journaled=attached is None)
 
     def _attached(self, program: Program, indices: tuple[int, ...]) -> int | None:
         """The Submission in flight, where it is the same; None where there is none. Raises Refused for another."""
@@ -246,20 +247,20 @@ class Session:
             raise Refused("nothing_submitted", "there is no Submission to wait for", "evopolicy-session submit first")
         return self._await(submissions[-1].id, detach=False)
 
-    def _await(self, submission: int, *, detach: bool, told: bool = False) -> dict[str, Any]:
-        """`told`: the journal has it already that this call waits."""
+    def _await(self, submission: int, *, detach: bool, journaled: bool = False) -> dict[str, Any]:
+        """`journaled`: the journal has it already that this call waits."""
         if not detach:
             with self._changed:
-                self._block(submission, told=told)
+                self._block(submission, journaled=journaled)
         if self.failure is not None:
             raise answers.host_failed()
         return {**self._status({}), "submission": self._view(self._submission(submission))}
 
-    def _block(self, submission: int, *, told: bool) -> None:
+    def _block(self, submission: int, *, journaled: bool) -> None:
         """Wait for the outcome, as long as a call may; the journal has when an agent's clock stands still, and why."""
         first = not self._blocked.stands
         with self._blocked:
-            if first and not told and self._in_flight == submission:
+            if first and not journaled and self._in_flight == submission:
                 self._note_wait("wait_began", submission)
             self._changed.wait_for(lambda: self._in_flight != submission, timeout=self._site.block_seconds)
         if self._in_flight == submission and not self._blocked.stands:
@@ -271,19 +272,19 @@ class Session:
 
     def _feedback(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         published = [s.id for s in self._ledger.state.published]
-        asked = arguments.get("submission")
-        number = asked if asked is not None else (published[-1] if published else None)
+        wanted = arguments.get("submission")
+        number = wanted if wanted is not None else (published[-1] if published else None)
         if number not in published:
             raise Refused(
                 "no_feedback",
-                f"Submission {asked} has no Feedback" if asked is not None else "no Submission has Feedback yet",
+                f"Submission {wanted} has no Feedback" if wanted is not None else "no Submission has Feedback yet",
                 f"published so far: {', '.join(map(str, published)) or 'none'}",
             )
         content = self._shelf.content(int(number))
         return {"state": self._state(), "folder": f"feedback/{number:04d}", "feedback": content}
 
     def _finish(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        named = asked.candidates(arguments)
+        named = requested.candidates(arguments)
         with self._changed:
             self._require_open()
             if self._in_flight is not None:
@@ -295,7 +296,7 @@ class Session:
                 raise Refused(
                     "not_exhausted", f"{left} Episode units are left and all have to be spent", "submit again"
                 )
-            asked.check_known(named, {s.id for s in self._ledger.state.published})
+            requested.check_known(named, {s.id for s in self._ledger.state.published})
             self._append("closed", by="finish", named=list(dict.fromkeys(named)))
             self._changed.notify_all()
         return self._status({})
@@ -303,7 +304,7 @@ class Session:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _append(self, event: str, **content: Any) -> None:
-        """Into the journal, with the attended agent's clock."""
+        """Into the journal, with the clock of the agent at work."""
         if self._clock is not None:
             content["clock"] = self._clock.reading()
         self._ledger.append(event, **content)
@@ -321,7 +322,7 @@ class Session:
         return self._ledger.state.submissions[number - 1]
 
     def _capture(self, arguments: Mapping[str, Any]) -> Program:
-        folder = asked.folder(arguments)
+        folder = requested.folder(arguments)
         try:
             return without_secrets(capture(folder, self._site.workspace), self._site.mask)
         except ProgramError as error:

@@ -19,7 +19,7 @@ from evopolicy.kernel.session.selection import Measurement
 
 MAX_STEPS = 60_000
 """Events of a journal that change something: each Submission has two."""
-_TOLD = 300
+_SHOWN_FAULT = 300
 """Characters of a fault that a reader is told beside the word for it."""
 
 
@@ -127,11 +127,11 @@ class RunState:
         """A Submission that was charged and has no outcome yet."""
         return next((s for s in self.submissions if s.status == "running"), None)
 
-    def told(self, reasons: Sequence[str]) -> str:
+    def explained(self, reasons: Sequence[str]) -> str:
         """`reasons` of a result for a reader: 'wall_time, engine_fault: Episode 0: environment fault: ...'."""
         words = ", ".join(sorted(reasons, key=lambda word: word == ENGINE_FAULT))
         failed = next((s.reason for s in self.submissions if s.status == "failed" and s.reason), "")
-        return f"{words}: {failed[:_TOLD]}" if failed and ENGINE_FAULT in reasons else words
+        return f"{words}: {failed[:_SHOWN_FAULT]}" if failed and ENGINE_FAULT in reasons else words
 
     def account(self, budget: Budget, pool_size: int) -> Account:
         units = sum(len(s.indices) for s in self.submissions)
@@ -194,7 +194,7 @@ class Ledger:
 
 
 def _timed_attempt(state: RunState, event: Event) -> RunState:
-    """An event that came while an agent was attended says how its clock stood, and some how it went on."""
+    """An event that came while an agent was at work says how its clock stood, and some how it went on."""
     clock = event.get("clock")
     if clock is None:
         return state
@@ -340,7 +340,7 @@ _STEPS: dict[str, Callable[[RunState, Event], RunState]] = {
     "validated": _validated,
     "selected": _selected,
     "assessed": _assessed,
-    "fault": lambda state, event: replace(state, fault=str(event.get("message", ""))[:_TOLD]),
+    "fault": lambda state, event: replace(state, fault=str(event.get("message", ""))[:_SHOWN_FAULT]),
     "ended": _ended,
 }
 """What each journal event does. The write order and content are in session.py and run.py."""

@@ -181,7 +181,7 @@ def test_a_missing_source_with_none_near_lists_no_unrelated_folders(tmp_path: Pa
     for name in ("music", "letters"):
         (tmp_path / name).mkdir()
 
-    with pytest.raises(RecordError, match=r"output is no folder\. Check the path\.$"):
+    with pytest.raises(RecordError, match=r"output is not a folder\. Check the path\.$"):
         find_runs(tmp_path / "output")
 
 

@@ -80,17 +80,17 @@ def test_a_missing_file_says_what_its_folder_is_not(tmp_path: Path) -> None:
     ("text", "why"),
     [
         (b'{"a": 1, "a": 2}', "names a key twice"),
-        (b"[NaN]", "NaN is no number"),
-        (b"[-Infinity]", "-Infinity is no number"),
+        (b"[NaN]", "NaN is not a number"),
+        (b"[-Infinity]", "-Infinity is not a number"),
         (b"[1e999]", "not finite"),
         (b"[9223372036854775808]", "does not fit 64 bits"),
         (b"[" + b"9" * 5000 + b"]", "does not fit 64 bits"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * 65 + b"1" + b"}" * 65, "nested too deeply"),
-        (b'"\xff"', "no UTF-8"),
+        (b'"\xff"', "not UTF-8"),
         (b'["\\ud800"]', "half a character"),
-        (b"{", "no JSON"),
-        ('{"a": 1}'.encode("utf-16"), "no UTF-8"),
+        (b"{", "not JSON"),
+        ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
     ],
 )
 def test_what_readers_of_json_differ_about_is_refused(text: bytes, why: str) -> None:

@@ -212,7 +212,7 @@ def test_publishing_again_replaces_what_a_killed_host_left(artifact: Artifact, t
 def test_feedback_is_whole_or_absent_when_the_disk_fills(
     artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    write = feedback_module._lay
+    write = feedback_module._write
     done: list[Path] = []
 
     def full(path: Path, content: bytes) -> None:
@@ -221,7 +221,7 @@ def test_feedback_is_whole_or_absent_when_the_disk_fills(
         done.append(path)
         write(path, content)
 
-    monkeypatch.setattr(feedback_module, "_lay", full)
+    monkeypatch.setattr(feedback_module, "_write", full)
     with pytest.raises(OSError, match="No space"):
         publish(tmp_path / "feedback", composed("full", artifact), EVALUATION, [artifact], PATHS)
     assert not (tmp_path / "feedback").exists()

@@ -259,7 +259,7 @@ def test_row_fault_that_stays__submission_fails_run_goes_on_and_is_marked(tmp_pa
     assert [s.units_used for s in finished.state.submissions] == [3, 6]
     assert finished.state.candidates == (1,)
     assert (finished.finished, finished.valid, finished.result.reasons) == (True, False, ("engine_fault",))
-    said = finished.state.told(("engine_fault", "wall_time"))
+    said = finished.state.explained(("engine_fault", "wall_time"))
     assert said == "wall_time, engine_fault: 1 of the Episodes faulted 2 times; Episode 4: engine fault: x"
     assert finished.result.assessment is not None
     tried = [seed for _, seed in made.executor.ran if seed == broken]
@@ -272,7 +272,7 @@ def crash(call: AgentCalls) -> None:
 
 
 class LaterClock:
-    """The Host's clock as `attend` reads it; `hang` moves it on once it has done its work."""
+    """The Host's clock as `run_attempt` reads it; `hang` moves it on once it has done its work."""
 
     def __init__(self) -> None:
         self.shift = 0.0
@@ -284,7 +284,7 @@ class LaterClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> LaterClock:
     later = LaterClock()
-    monkeypatch.setattr("evopolicy.kernel.run.attendance.time", later)
+    monkeypatch.setattr("evopolicy.kernel.run.attempt.time", later)
     monkeypatch.setattr("evopolicy.kernel.clock.time", later)
     return later
 
@@ -711,7 +711,7 @@ def test_an_evaluation_costs_the_agent_no_time(tmp_path: Path, monkeypatch: pyte
     made = stage(tmp_path, limits=replace(AGENT_LIMITS, wall_seconds=100.0))
     shift = [0.0]
     shifted = SimpleNamespace(monotonic=lambda: time.monotonic() + shift[0])
-    for module in ("clock", "run.attendance", "session.session"):
+    for module in ("clock", "run.attempt", "session.session"):
         monkeypatch.setattr(f"evopolicy.kernel.{module}.time", shifted)
     evaluate = made.executor.evaluate
 

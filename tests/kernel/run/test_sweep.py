@@ -43,7 +43,7 @@ def test_a_sweep_that_cannot_be_read_is_named(tmp_path: Path, text: str, message
 
 
 def test_a_folder_without_one_is_no_sweep(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="so it is no sweep's folder"):
+    with pytest.raises(RecordError, match="so it is not a sweep's folder"):
         read_sweep(tmp_path)
 
 

@@ -61,7 +61,7 @@ def _pipe(path: Path) -> None:
     [
         (lambda path: path.symlink_to("/etc/hostname"), "cannot be opened"),
         (Path.mkdir, "cannot be opened"),
-        (_pipe, "is no file"),
+        (_pipe, "is not a file"),
         (lambda path: path.write_text("f" * 63 + "\n"), "does not hold 64 hex digits"),
         (lambda path: path.write_text("f" * 65 + "\n"), "does not hold 64 hex digits"),
         (lambda path: path.write_text("\0" * 65), "does not hold 64 hex digits"),

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.kernel.run import attendance
+from evopolicy.kernel.run import attempt
 from evopolicy.kernel.session import failures
-from evopolicy.kernel.session.failures import MEANINGS, restarts, spoils
+from evopolicy.kernel.session.failures import MEANINGS, invalidates_run, restarts
 
 
 def test_only_what_is_nobodys_doing_keeps_a_run_out_of_tables() -> None:
     spoiled = {"engine_fault", "provider", "authentication", "unanswered", "host_killed"}
-    assert {name for name in MEANINGS if spoils(name)} == spoiled
-    assert not spoils("finish") and not spoils("budget")
+    assert {name for name in MEANINGS if invalidates_run(name)} == spoiled
+    assert not invalidates_run("finish") and not invalidates_run("budget")
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_agent_is_started_again_only_where_its_end_was_not_its_own(ended: str, r
     assert restarts(ended, resumes=resumes) is again
 
 
-def test_every_way_an_attended_agent_can_end_has_its_row() -> None:
-    source = Path(attendance.__file__).read_text()
+def test_every_way_an_attempt_can_end_has_its_row() -> None:
+    source = Path(attempt.__file__).read_text()
     doc = re.search(r'class AgentEnd:.*?"""(\'.*?)"""', source, re.DOTALL)
     assert doc
     words = set(re.findall(r"'(\w+)'", doc[1])) - {"host_failed"}  # the Host itself stops; nothing is decided

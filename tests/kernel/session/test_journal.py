@@ -108,7 +108,7 @@ def test_lines_out_of_order_are_corrupt(journal: Journal, tmp_path: Path, swap: 
 
 
 def test_a_folder_without_a_journal_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"has no journal.jsonl, so it is no Run's folder"):
+    with pytest.raises(RecordError, match=r"has no journal.jsonl, so it is not a Run's folder"):
         list(read_journal(tmp_path))
     (tmp_path / JOURNAL).mkdir()
     with pytest.raises(RecordError, match="cannot be read"):

@@ -89,7 +89,7 @@ def test_a_wrong_field_is_a_corrupt_record(record: RunRecord, tmp_path: Path, ch
 
 
 def test_a_folder_without_a_record_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"has no record.json, so it is no Run's folder"):
+    with pytest.raises(RecordError, match=r"has no record.json, so it is not a Run's folder"):
         load_run(tmp_path)
 
 

@@ -18,7 +18,7 @@ class Thought:
     reasoning: str
 
 
-def with_kept(transcript: Transcript, thoughts: Iterable[Thought], failed: Collection[str] = ()) -> Transcript:
+def with_reasoning(transcript: Transcript, thoughts: Iterable[Thought], failed: Collection[str] = ()) -> Transcript:
     """`transcript` with reasoning, found by the ids of a message's calls, else by its text, and calls that `failed`."""
     by_call: dict[str, str] = {}
     by_text: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Attending an agent's process: from its start to the end of everything it started, within its limits."""
+"""One attempt of an agent: its process from its start to the end of everything it started, within its limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXPLAINED_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Attendance:
+class AttemptSetup:
     """What starts an agent and what ends it."""
 
     agent: AgentIntegration
@@ -80,51 +80,51 @@ class NotStarted(Exception):
     """No agent was started; its cause says why."""
 
 
-def attend(attendance: Attendance, session: Session, socket: Path, attempt: int, ledger: Ledger) -> AgentEnd:
+def run_attempt(setup: AttemptSetup, session: Session, socket: Path, attempt: int, ledger: Ledger) -> AgentEnd:
     """Start the agent, wait until it has ended or a limit is met, end everything it started.
 
     `ledger` tells the Run as earlier attempts left it: what they used counts. Never waits for an Evaluation in flight.
 
     Raises NotStarted where there is no agent after all, whatever the reason.
     """
-    logs, before = attempt_logs(attendance.logs, attempt), ledger.state
+    logs, before = attempt_logs(setup.logs, attempt), ledger.state
     site = AgentSite(
-        attendance.workspace,
+        setup.workspace,
         socket,
         logs,
-        attendance.prompt,
-        attendance.seed,
+        setup.prompt,
+        setup.seed,
         resumed=attempt > 1,
         session_id=before.agent_session,
-        home=attendance.logs / HOME,
+        home=setup.logs / HOME,
     )
-    with session.attended() as clock:
+    with session.agent_clock() as clock:
         try:
-            process = attendance.launcher.start(site, attendance.agent.invoke)
+            process = setup.launcher.start(site, setup.agent.invoke)
         except (EvoPolicyError, OSError) as error:
             raise NotStarted from error
-        spending = _Spending(attendance, logs, before.usage, process)
+        spending = _Spending(setup, logs, before.usage, process)
         try:
             spent = before.thinking_seconds + before.waiting_seconds
-            reason, code = _watch(process, session, attendance.limits, spending, spent, clock)
+            reason, code = _watch(process, session, setup.limits, spending, spent, clock)
         finally:
             process.stop()
         used = clock.reading()
     end = Ending(
         reason,
         code,
-        read_transcript(attendance.agent, logs),
+        read_transcript(setup.agent, logs),
         process.served(),
-        attendance.agent.provider,
+        setup.agent.provider,
         bool(before.usage.get("output_tokens")),
         len(ledger.state.submissions) > len(before.submissions),
-        attendance.limits.wall_seconds,
+        setup.limits.wall_seconds,
         logs,
     )
-    return _told(end, attendance, used)
+    return _agent_end(end, setup, used)
 
 
-def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> AgentEnd:
+def _agent_end(end: Ending, setup: AttemptSetup, used: Mapping[str, float]) -> AgentEnd:
     transcript, served, reason = end.transcript, end.served, judged(end)
     waited = waited_of(used["thinking"], served)
     return AgentEnd(
@@ -135,9 +135,9 @@ def _told(end: Ending, attendance: Attendance, used: Mapping[str, float]) -> Age
         used["evaluating"],
         words(end, reason),
         end.kind,
-        attendance.prices.estimated(joined_usage(transcript.usage, served), attendance.agent.identity.model),
+        setup.prices.estimated(joined_usage(transcript.usage, served), setup.agent.identity.model),
         len(transcript.steps),
-        told_turns(transcript, served),
+        counted_turns(transcript, served),
         tool_calls(transcript),
         transcript.session_id,
         unexplained(transcript, served),
@@ -149,7 +149,7 @@ def waited_of(thinking: float, served: Served | None) -> float:
     return min(served.waited_seconds if served else 0.0, thinking)
 
 
-def told_turns(transcript: Transcript, served: Served | None) -> int:
+def counted_turns(transcript: Transcript, served: Served | None) -> int:
     """Never more than answers of its model: a stream that tells several calls of one answer apart has more messages."""
     answers = (served.answers if served else None) or 0
     return min(turns(transcript) or answers, answers or turns(transcript))
@@ -172,12 +172,15 @@ def joined_usage(said: Usage, served: Served | None) -> Usage:
     if served is None or served.usage.output_tokens is None:
         return said
     served = replace(served, usage=bounded(served.usage))
-    counted, told = (all_tokens(msgspec.to_builtins(usage)) for usage in (served.usage, said))
-    by_stream = told == counted or (served.estimated and said.output_tokens)
+    counted, streamed = (all_tokens(msgspec.to_builtins(usage)) for usage in (served.usage, said))
+    by_stream = streamed == counted or (served.estimated and said.output_tokens)
     merged = msgspec.to_builtins(said if by_stream else served.usage)
     merged["tokens_are_estimate"] = bool(merged["tokens_are_estimate"] or (served.estimated and not by_stream))
-    if said.cost_usd is not None and told <= counted:
-        merged |= {"cost_usd": said.cost_usd, "cost_is_estimate": said.cost_is_estimate or told < counted}
+    if said.cost_usd is not None and streamed <= counted:
+        merged |= {
+            "cost_usd": said.cost_usd,
+            "cost_is_estimate": said.cost_is_estimate or streamed < counted,
+        }
     requests = said.requests if served.usage.requests is None else served.usage.requests
     return msgspec.convert({**merged, "requests": requests}, Usage)
 
@@ -193,8 +196,8 @@ def unexplained(transcript: Transcript, served: Served | None) -> int | None:
     more = all_tokens(msgspec.to_builtins(served.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
     totals_agree = transcript.completed and transcript.usage.output_tokens is not None and more <= 0
     if transcript.response_ids and not totals_agree:  # a broken answer, or a failed compaction, has an id of its own
-        told = set(transcript.response_ids)
-        return sum(tokens for response, tokens in served.responses.items() if response not in told)
+        streamed = set(transcript.response_ids)
+        return sum(tokens for response, tokens in served.responses.items() if response not in streamed)
     if not transcript.completed or transcript.usage.output_tokens is None or served.estimated:
         answers, known = len(served.responses), turns(transcript) + tool_calls(transcript)
         spare = answers - known
@@ -245,8 +248,8 @@ def _watch(
 class _Spending:
     """What the provider has counted over all attempts, against the limits on requests, tokens and cost."""
 
-    def __init__(self, attendance: Attendance, logs: Path, before: Mapping[str, Any], process: AgentProcess) -> None:
-        self._attendance = attendance
+    def __init__(self, setup: AttemptSetup, logs: Path, before: Mapping[str, Any], process: AgentProcess) -> None:
+        self._setup = setup
         self._logs = logs
         self._before = before
         self._process = process
@@ -255,7 +258,7 @@ class _Spending:
 
     def over(self, now: float) -> str:
         """'requests', 'tokens' or 'cost' where that limit is passed, else ''. Reads only what grew."""
-        limits = self._attendance.limits
+        limits = self._setup.limits
         if (limits.requests, limits.tokens, limits.cost_usd) == (None, None, None) or now < self._next:
             return ""
         served, size = self._process.served(), _size(self._logs / STDOUT)
@@ -274,12 +277,12 @@ class _Spending:
 
     def _so_far(self, served: Served | None) -> dict[str, Any]:
         """Of all attempts: of this one, what its stream says or its proxy counted, whichever is more."""
-        limits, prices = self._attendance.limits, self._attendance.prices
+        limits, prices = self._setup.limits, self._setup.prices
         said = Usage()
         if limits.tokens is not None or limits.cost_usd is not None:
-            said = read_transcript(self._attendance.agent, self._logs).usage
+            said = read_transcript(self._setup.agent, self._logs).usage
         ways = [said] if served is None else [said, served.usage]
-        model = self._attendance.agent.identity.model
+        model = self._setup.agent.identity.model
         counted = [msgspec.to_builtins(prices.estimated(way, model)) for way in ways]
         most = max(counted, key=all_tokens)
         costs = [usage["cost_usd"] for usage in counted if usage["cost_usd"] is not None]

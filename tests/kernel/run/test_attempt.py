@@ -13,7 +13,7 @@ from evopolicy.kernel.clock import BlockedClock
 from evopolicy.kernel.ports.protocols import AgentLimits
 from evopolicy.kernel.ports.served import Served
 from evopolicy.kernel.ports.transcript import Step, Transcript, Usage
-from evopolicy.kernel.run import attendance, stream
+from evopolicy.kernel.run import attempt, stream
 from evopolicy.kernel.run.stream import read_transcript
 
 
@@ -77,40 +77,38 @@ def served(trouble: str = "", **usage: Any) -> Served:
 
 def test_usage_is_what_was_served_and_the_streams_own_where_that_is_only_estimated() -> None:
     proxy = served(input_tokens=10, output_tokens=5, requests=3)
-    told = attendance.joined_usage(Usage(input_tokens=9, output_tokens=4, cost_usd=0.1), proxy)
+    told = attempt.joined_usage(Usage(input_tokens=9, output_tokens=4, cost_usd=0.1), proxy)
     assert (told.input_tokens, told.output_tokens, told.cost_usd, told.requests) == (10, 5, 0.1, 3)
     assert told.cost_is_estimate, "it is the cost of fewer tokens"
-    more = attendance.joined_usage(Usage(input_tokens=19, output_tokens=4, cost_usd=0.1), proxy)
+    more = attempt.joined_usage(Usage(input_tokens=19, output_tokens=4, cost_usd=0.1), proxy)
     assert (more.input_tokens, more.output_tokens, more.cost_usd) == (10, 5, None), (
         "it counted an earlier attempt's too"
     )
     assert not more.tokens_are_estimate
-    same = attendance.joined_usage(Usage(10, 0, 0, 5, 3, cost_usd=0.1), proxy)
+    same = attempt.joined_usage(Usage(10, 0, 0, 5, 3, cost_usd=0.1), proxy)
     assert (same.reasoning_tokens, same.cost_usd, same.cost_is_estimate) == (3, 0.1, False)
     guessed = Served(Usage(input_tokens=10, output_tokens=5, requests=3), estimated=True)
-    assert attendance.joined_usage(Usage(input_tokens=9, output_tokens=4), guessed).output_tokens == 4
-    assert attendance.joined_usage(Usage(), guessed).tokens_are_estimate
-    silent = attendance.joined_usage(Usage(), proxy)
+    assert attempt.joined_usage(Usage(input_tokens=9, output_tokens=4), guessed).output_tokens == 4
+    assert attempt.joined_usage(Usage(), guessed).tokens_are_estimate
+    silent = attempt.joined_usage(Usage(), proxy)
     assert (silent.input_tokens, silent.output_tokens, silent.requests) == (10, 5, 3)
-    assert attendance.joined_usage(Usage(output_tokens=1), None) == Usage(output_tokens=1)
+    assert attempt.joined_usage(Usage(output_tokens=1), None) == Usage(output_tokens=1)
 
 
 def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_they_used() -> None:
     proxy = Served(Usage(input_tokens=100, output_tokens=50), responses={"a": 100, "b": 50})
     whole = Usage(input_tokens=100, output_tokens=50)
-    assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy) == 0
-    assert attendance.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 0, (
-        "they agree"
-    )
+    assert attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy) == 0
+    assert attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 0, "they agree"
     less = Usage(input_tokens=80, output_tokens=20)
-    assert attendance.unexplained(Transcript(usage=less, completed=True, response_ids=("a",)), proxy) == 50
-    assert attendance.unexplained(Transcript(usage=whole, response_ids=("a",)), proxy) == 50, "it has no totals"
-    assert attendance.unexplained(Transcript(usage=Usage(80, output_tokens=50), completed=True), proxy) == 20
-    assert attendance.unexplained(Transcript(usage=whole), proxy) is None, "a stream that was cut says nothing"
-    assert attendance.unexplained(Transcript(usage=whole, completed=True), None) is None
-    assert attendance.is_unexplained(20, {"input_tokens": 100, "output_tokens": 50})
-    assert not attendance.is_unexplained(2, {"input_tokens": 100, "output_tokens": 50})
-    assert not attendance.is_unexplained(None, {})
+    assert attempt.unexplained(Transcript(usage=less, completed=True, response_ids=("a",)), proxy) == 50
+    assert attempt.unexplained(Transcript(usage=whole, response_ids=("a",)), proxy) == 50, "it has no totals"
+    assert attempt.unexplained(Transcript(usage=Usage(80, output_tokens=50), completed=True), proxy) == 20
+    assert attempt.unexplained(Transcript(usage=whole), proxy) is None, "a stream that was cut says nothing"
+    assert attempt.unexplained(Transcript(usage=whole, completed=True), None) is None
+    assert attempt.is_unexplained(20, {"input_tokens": 100, "output_tokens": 50})
+    assert not attempt.is_unexplained(2, {"input_tokens": 100, "output_tokens": 50})
+    assert not attempt.is_unexplained(None, {})
 
 
 @pytest.mark.parametrize(("steps", "answers", "turns"), [(5, 3, 3), (3, 5, 3), (0, 4, 4), (4, None, 4), (4, 0, 4)])
@@ -119,7 +117,7 @@ def test_parallel_calls_are_one_turn_and_a_stream_without_turns_has_its_answers(
 ) -> None:
     transcript = Transcript(steps=(Step("agent"),) * steps)
     proxy = Served(Usage(), answers=answers)
-    assert attendance.told_turns(transcript, proxy) == turns
+    assert attempt.counted_turns(transcript, proxy) == turns
 
 
 @pytest.mark.parametrize(
@@ -137,4 +135,4 @@ def test_an_agent_is_idle_where_it_neither_prints_nor_calls_nor_has_an_evaluatio
 ) -> None:
     process, session = SimpleNamespace(last_output=lambda: printed), SimpleNamespace(running=running, last_call=called)
     limits = AgentLimits(None, limit, 0.0)
-    assert attendance._idle(process, session, limits, 100.0) is idle  # type: ignore[arg-type]
+    assert attempt._idle(process, session, limits, 100.0) is idle  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def folder(arguments: Mapping[str, Any]) -> Path:
     """The Program's folder, below the workspace. Raises Refused."""
     path = arguments.get("path") or "program"
     if not isinstance(path, str) or misleading(path):
-        raise Refused("bad_path", "the folder's name is no printable text", "submit a folder of another name")
+        raise Refused("bad_path", "the folder's name is not printable", "submit a folder of another name")
     named = PurePosixPath(path)
     if named.is_absolute() or ".." in named.parts:
         raise Refused("outside_workspace", f"'{path}' is outside the workspace", "submit a folder inside it")

@@ -29,7 +29,7 @@ _MEASURE = ("of", "how", "unit", "meaning")
 
 
 @dataclass(frozen=True)
-class Asked:
+class GymnasiumOptions:
     """A registered Gymnasium id and what is said of it. Raises ConfigError, naming the key, for what cannot be."""
 
     env_id: str = ""
@@ -63,7 +63,7 @@ class Asked:
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ConfigError(f"benchmark.failure_score is a finite number, found {value!r}")
-        _ = self.told
+        _ = self.profile_parts
 
     @property
     def score(self) -> float:
@@ -88,7 +88,7 @@ class Asked:
         return {"env_id": self.env_id, "failure_score": self.score, **about}
 
     @cached_property
-    def told(self) -> dict[str, Any]:
+    def profile_parts(self) -> dict[str, Any]:
         """The parts of a `Profile` that are given."""
         given = {key: value for key, value in _mapping("text", self.text, _TEXT).items() if value is not None}
         for key, value in given.items():
@@ -110,7 +110,7 @@ def _mapping(key: str, value: Any, known: Any) -> Mapping[str, Any]:
         raise ConfigError(f"benchmark.{key} is a mapping of {', '.join(known)}, found {value!r:.80}")
     for name in value:
         if name not in known:
-            raise ConfigError(f"benchmark.{key}.{name} is no key of it.{did_you_mean(str(name), list(known))}")
+            raise ConfigError(f"benchmark.{key}.{name} is not one of its keys.{did_you_mean(str(name), list(known))}")
     return value
 
 
