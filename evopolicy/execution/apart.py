@@ -47,12 +47,12 @@ def call(function: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         home.mkdir()
         path = [entry or str(Path.cwd()) for entry in sys.path]
         asked = {"function": function, "arguments": dict(arguments), "path": path, "parent": os.getpid()}
-        told = folder / "asked.json"
-        told.write_text(json.dumps(asked))
+        request = folder / "asked.json"
+        request.write_text(json.dumps(asked))
         reader, writer = os.pipe()
         try:
             try:
-                child = _start(writer, told, home, log)
+                child = _start(writer, request, home, log)
             finally:
                 os.close(writer)
             try:
@@ -63,10 +63,10 @@ def call(function: str, arguments: Mapping[str, Any], seconds: float) -> Any:
             os.close(reader)
 
 
-def _start(writer: int, told: Path, home: Path, log: Path) -> subprocess.Popen[bytes]:
+def _start(writer: int, request: Path, home: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "evopolicy.execution.apart", str(writer), str(told)],
+            [sys.executable, "-P", "-m", "evopolicy.execution.apart", str(writer), str(request)],
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -150,9 +150,9 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 # --- the process that keeps, and the one that runs ---------------------------------------------------------------
 
 
-def main(fd: int, told: Path) -> None:
-    """Run what `told` says in a process of its own; end as that one ended, once nothing of it is left."""
-    asked = json.loads(told.read_bytes())
+def main(fd: int, request: Path) -> None:
+    """Run what `request` says in a process of its own; end as that one ended, once nothing of it is left."""
+    asked = json.loads(request.read_bytes())
     process.adopt_orphans()
     signal.signal(signal.SIGTERM, _leave)
     process.signal_with_parent(asked["parent"], signal.SIGTERM)

@@ -256,10 +256,10 @@ def check_traces(executor: Executor) -> None:
 
 def check_progress(executor: Executor) -> None:
     """`progress` is told of each Episode once."""
-    told: list[int] = []
+    reported: list[int] = []
     with _program("return 1") as folder:
-        executor.evaluate(folder, _sound(5), progress=lambda result: told.append(result.index))
-    _rule(sorted(told) == [spec.index for spec in _sound(5)], f"it was told of {told}")
+        executor.evaluate(folder, _sound(5), progress=lambda result: reported.append(result.index))
+    _rule(sorted(reported) == [spec.index for spec in _sound(5)], f"it was told of {reported}")
 
 
 def check_check(executor: Executor) -> None:

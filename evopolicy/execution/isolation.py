@@ -167,14 +167,14 @@ def _run_agent() -> Probed:
     return Probed("bubblewrap", True, "processes, loopback and temporary folders of its own")
 
 
-def _agent_remedy(said: str) -> str:
-    if "proc" in said:
+def _agent_remedy(stderr: str) -> str:
+    if "proc" in stderr:
         return (
             "this container hides parts of /proc, and so lets nobody mount one: docker run --security-opt"
             " systempaths=unconfined (Podman: --security-opt unmask=ALL, Kubernetes: procMount: Unmasked);"
             " execution.isolation=landlock holds agents that have no provider"
         )
-    return _bubblewrap_remedy(said)
+    return _bubblewrap_remedy(stderr)
 
 
 def _run_landlock() -> Probed:
@@ -230,11 +230,11 @@ def _run_bubblewrap() -> Probed:
         return _judged("bubblewrap", command, env, held, _bubblewrap_remedy)
 
 
-def _bubblewrap_remedy(said: str) -> str:
-    """What helps where `bwrap` wrote `said`: its words are the same for several causes, the kernel's settings tell."""
-    if "Unknown option" in said:
+def _bubblewrap_remedy(stderr: str) -> str:
+    """What helps where `bwrap` wrote `stderr`: it says the same for several causes, the kernel's settings tell."""
+    if "Unknown option" in stderr:
         return _NEWER
-    return switched_off() or (REFUSED if "bwrap:" in said else "use execution.isolation=landlock, and report this")
+    return switched_off() or (REFUSED if "bwrap:" in stderr else "use execution.isolation=landlock, and report this")
 
 
 def switched_off(sysctls: Path | None = None) -> str:

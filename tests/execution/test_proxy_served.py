@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evopolicy.execution.proxy import request as proxy_request
-from evopolicy.execution.proxy.log import MORE, ProxyLog, Told, served_before
+from evopolicy.execution.proxy.log import MORE, ProviderSign, ProxyLog, served_before
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.proxy.trouble import trouble_of
 from evopolicy.kernel.ports.protocols import AgentLimits, Provider
@@ -215,7 +215,7 @@ def test_a_fault_is_told_until_the_next_success(serve: Serve, tmp_path: Path, fa
     seconds = 0.5 if fault is stalled else PATIENCE
     proxy = serve(lambda link, asked: answers.pop(0)(link, asked), answer_seconds=seconds)
     ask(tmp_path)
-    proxy.answer_seconds = PATIENCE
+    proxy.state.answer_seconds = PATIENCE
     assert served(proxy).trouble == trouble
     assert json.loads(proxy.log._path.read_text().splitlines()[0])["trouble"] == trouble
     assert ask(tmp_path) == 200
@@ -342,21 +342,21 @@ def test_cost_without_a_line_of_its_own_is_spent_in_the_next_attempt_too(
     assert ProxyLog(tmp_path / "attempt-2", NO_LIMITS, PRICES).cost_usd == pytest.approx(0.6)
 
 
-def told(trouble: Any, began: float, at: float) -> Told:
-    return Told(trouble, began, at, "its words")
+def sign(trouble: Any, began: float, at: float) -> ProviderSign:
+    return ProviderSign(trouble, began, at, "its words")
 
 
 def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_end(tmp_path: Path) -> None:
     (tmp_path / "attempt-1").mkdir()
     log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
-    log.write({"status": 200}, told("", 2.0, 3.0))
-    log.write({"status": 500}, told("overload", 1.0, 2.0))
+    log.write({"status": 200}, sign("", 2.0, 3.0))
+    log.write({"status": 500}, sign("overload", 1.0, 2.0))
     assert (log.served().trouble, log.served().waited_seconds) == ("", 0)
-    log.write({"status": 500}, told("overload", 3.0, 4.0))
+    log.write({"status": 500}, sign("overload", 3.0, 4.0))
     assert (log.served().trouble, log.served().words, log.served().answers) == ("overload", "its words", 1)
     assert log.served().failing_seconds > 0
-    log.write({"status": 500}, told("rate_limit", 10.0, 11.0))
-    log.write({"status": 200}, told("", 13.0, 20.0))
+    log.write({"status": 500}, sign("rate_limit", 10.0, 11.0))
+    log.write({"status": 200}, sign("", 13.0, 20.0))
     log.write({}, None)
     assert (log.served().trouble, log.served().failing_seconds) == ("", 0)
     assert log.served().waited_seconds == 10, "from the first request that failed to the one that was answered"
@@ -369,13 +369,13 @@ def test_the_log_of_a_killed_host_tells_of_the_provider_what_the_proxy_knew(tmp_
     requests = [("", 2.0, 3.0), ("overload", 1.0, 2.0), ("overload", 3.0, 4.0), ("", 13.0, 20.0), (None, 21.0, 22.0)]
     for trouble, began, at in requests:
         log.begin()
-        log.write({"time": began, "seconds": at - began}, None if trouble is None else told(trouble, began, at))
+        log.write({"time": began, "seconds": at - began}, None if trouble is None else sign(trouble, began, at))
     known, read = log.served(), served_before(tmp_path / "attempt-1")
     assert read is not None
     assert (read.trouble, read.answers, read.waited_seconds) == (known.trouble, known.answers, known.waited_seconds)
     assert (read.answers, read.waited_seconds) == (2, 10)
     log.begin()
-    log.write({"time": 30.0, "seconds": 5.0}, told("rate_limit", 30.0, 35.0))
+    log.write({"time": 30.0, "seconds": 5.0}, sign("rate_limit", 30.0, 35.0))
     assert (read := served_before(tmp_path / "attempt-1"))
     assert (read.trouble, read.failing_seconds, read.waited_seconds) == ("rate_limit", 5, 15)
 

@@ -94,12 +94,12 @@ def check(isolation: Isolation, asked: AgentNetwork, provider: Provider | None) 
 
 def variables(network: AgentNetwork, provider: Provider | None, key: str) -> Mapping[str, str]:
     """What the agent's environment says of its network. Only beside the proxy is the key itself in it."""
-    said: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if provider is not None and provider.key_variable:
-        said[provider.agent_variable or provider.key_variable] = DUMMY_KEY if network == "proxy" else key
+        variables[provider.agent_variable or provider.key_variable] = DUMMY_KEY if network == "proxy" else key
     if network == "allowlist":
         here = f"http://127.0.0.1:{PORT}"
         for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
-            said |= {name: here, name.lower(): here}
-        said |= {"NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1", "NODE_USE_ENV_PROXY": "1"}
-    return said
+            variables |= {name: here, name.lower(): here}
+        variables |= {"NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1", "NODE_USE_ENV_PROXY": "1"}
+    return variables

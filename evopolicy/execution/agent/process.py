@@ -45,8 +45,8 @@ def start_supervisor(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
     if not _has_started(supervisor):
         with supervisor:
             _end(supervisor)
-        said = Path(plan.logs, "stderr.log")
-        written = said.read_text(errors="replace") if said.exists() else ""
+        stderr = Path(plan.logs, "stderr.log")
+        written = stderr.read_text(errors="replace") if stderr.exists() else ""
         reason = (written.strip().splitlines() or ["it says nothing"])[-1]
         raise AgentError(f"the agent's sandbox cannot be made: {reason}; `evopolicy doctor` shows what works here")
     return supervisor
@@ -131,9 +131,9 @@ class LocalAgent:
     def _read_code(self) -> int:
         # Open until its second process has ended too, and with it what the agent left.
         with self._supervisor.stdout or contextlib.nullcontext() as stdout:
-            said = stdout.read().strip() if stdout else ""
+            printed = stdout.read().strip() if stdout else ""
         # A supervisor that could not say it was killed itself.
-        return int(said) if said.lstrip("-").isdigit() else -signal.SIGKILL
+        return int(printed) if printed.lstrip("-").isdigit() else -signal.SIGKILL
 
     def last_output(self) -> float:
         times = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in self._logs)

@@ -154,8 +154,8 @@ class Lane:
                 return
         except EOFError:
             self._keeper.forget(self)
-            said = self.process.output.close().text.strip()[-_TEXT:]
-            self._end(None, f"the Policy's process could not be started: {said}")
+            output = self.process.output.close().text.strip()[-_TEXT:]
+            self._end(None, f"the Policy's process could not be started: {output}")
             return
         if self._refused is not None:
             self._fault(self._refused)
@@ -197,8 +197,8 @@ class Lane:
             broke = process.overspent(False, self._phase) or process.silent(now, self._phase)
             broke = broke or process.dawdling(now)
         elif process.late(now):
-            told = process.fork_server.refused
-            self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s{told}")
+            advice = process.fork_server.refused
+            self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s{advice}")
         if broke is not None:
             self._break(broke)
 
@@ -308,8 +308,8 @@ class Lane:
     def _fail_as_told(self, body: bytes) -> None:
         """What the process says of itself is the Program's word: bounded, and of no more weight than its Actions."""
         try:
-            told = wire.decode(body)
-            kind, message, text, limit = (told[key] for key in ("kind", "message", "traceback", "limit"))
+            payload = wire.decode(body)
+            kind, message, text, limit = (payload[key] for key in ("kind", "message", "traceback", "limit"))
             if not (isinstance(kind, str) and isinstance(message, str) and isinstance(text, str)):
                 raise TypeError
             number = float(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None

@@ -311,7 +311,7 @@ def _numbers_in(space: Space) -> int:
 def start_zygote(config: WorkerConfig, benchmark: Benchmark) -> ZygoteHandle:
     """The zygote of this worker, told all that is public of the Benchmark. Raises ExecutionError."""
     spec = benchmark.spec
-    told = ZygoteConfig(
+    zygote_config = ZygoteConfig(
         config.sandbox,
         config.policy_path,
         to_value(spec.observation_space),
@@ -321,7 +321,7 @@ def start_zygote(config: WorkerConfig, benchmark: Benchmark) -> ZygoteHandle:
         largest_action(spec.action_space),
         bubblewrap.scratches(config.plan.slots) if config.plan.nested else (),
     )
-    return ZygoteHandle(config.plan, told, config.packages)
+    return ZygoteHandle(config.plan, zygote_config, config.packages)
 
 
 def main(fd: int) -> None:

@@ -273,7 +273,7 @@ class ForkServer:
         self._released: set[int] = set()
         self._waiting: deque[list[int]] = deque()
         """Wire and output of Episodes for which no scratch folder, or no process, is free yet."""
-        self._told = b""
+        self._announced = b""
         """What the worker knows of them."""
         self._pid = os.getpid()
 
@@ -324,14 +324,14 @@ class ForkServer:
                 self._fork(slot, *self._waiting[0])
             except BlockingIOError:  # Whoever has all the processes there may be is ended sooner or later.
                 self._slots.untouched(slot)
-                told = REFUSED
+                state = REFUSED
                 break
             self._waiting.popleft()
         else:
-            told = WAITING if self._waiting else b""
-        if told != self._told:
-            self._told = told
-            _tell(self._control, told or STARTED)
+            state = WAITING if self._waiting else b""
+        if state != self._announced:
+            self._announced = state
+            _tell(self._control, state or STARTED)
 
     def _fork(self, slot: int, wire_fd: int, output_fd: int) -> None:
         """Raises BlockingIOError where the kernel refuses a new process."""

@@ -93,10 +93,10 @@ class Slots:
 
     def reap(self) -> None:
         """Take back what is empty. Raises OSError where the sweeper is gone: another fork server has another one."""
-        told = os.read(self.news, _DONE.size)
-        if len(told) < _DONE.size:
+        message = os.read(self.news, _DONE.size)
+        if len(message) < _DONE.size:
             raise OSError("what empties the scratch folders has ended")
-        slot, empty = _DONE.unpack(told)
+        slot, empty = _DONE.unpack(message)
         self._sweeping.discard(slot)
         if empty:
             self._free.append(slot)

@@ -26,7 +26,7 @@ _KINDS = (*TOKENS, "reasoning_tokens")
 
 
 @dataclass(frozen=True)
-class Told:
+class ProviderSign:
     """What one request tells of its provider."""
 
     trouble: ErrorKind
@@ -41,23 +41,23 @@ class _Provider:
     """How it has fared, by what requests tell of it one after the other."""
 
     def __init__(self) -> None:
-        self.newest = Told("", 0.0, 0.0)
+        self.newest = ProviderSign("", 0.0, 0.0)
         self.answers = 0
         self.failing: float | None = None
         """Since when; None where it answers."""
         self.waited = 0.0
 
-    def tell(self, told: Told) -> None:
-        self.answers += not told.trouble
-        if told.at < self.newest.at:
+    def take(self, sign: ProviderSign) -> None:
+        self.answers += not sign.trouble
+        if sign.at < self.newest.at:
             return
-        if self.failing is not None and not told.trouble:
-            self.waited += max(0.0, told.began - self.failing)
-        if not told.trouble:
+        if self.failing is not None and not sign.trouble:
+            self.waited += max(0.0, sign.began - self.failing)
+        if not sign.trouble:
             self.failing = None
-        elif self.failing is None and told.trouble != "context":  # that one is its conversation's
-            self.failing = max(told.began, self.newest.at)
-        self.newest = told
+        elif self.failing is None and sign.trouble != "context":  # that one is its conversation's
+            self.failing = max(sign.began, self.newest.at)
+        self.newest = sign
 
     def failing_until(self, now: float) -> float:
         return now - self.failing if self.failing is not None else 0.0
@@ -129,29 +129,29 @@ class ProxyLog:
             self._own_requests += 1
             return ""
 
-    def refuse(self, said: str, *, aside: bool) -> None:
+    def refuse(self, reason: str, *, aside: bool) -> None:
         """The proxy has refused a request itself; `aside`: one that asks no model, as for a list of them."""
         with self._lock:
             if not (aside and self._refused):
-                self._refused = said
+                self._refused = reason
 
-    def write(self, entry: Mapping[str, Any], told: Told | None = None) -> None:
+    def write(self, entry: Mapping[str, Any], sign: ProviderSign | None = None) -> None:
         """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request.
 
-        `told`: None where this request tells nothing of its provider.
+        `sign`: None where this request tells nothing of its provider.
         """
         with self._lock:
             spent, cost = _all(entry), self._cost(entry)
             self._count(entry, spent, cost)
-            if told is not None:
-                self._provider.tell(told)
+            if sign is not None:
+                self._provider.take(sign)
             self._lines += 1
             try:
                 if self._lines > MAX_LINES:
                     raise OSError("the log is full")
                 with self._path.open("a", encoding="utf-8") as file:
-                    said = {SCHEMA_KEY: PROXY_FORMAT.newest, **entry, **_sign(told)}
-                    file.write(json.dumps(said) + "\n")
+                    line = {SCHEMA_KEY: PROXY_FORMAT.newest, **entry, **_sign(sign)}
+                    file.write(json.dumps(line) + "\n")
             except OSError:
                 if "refused" not in entry:
                     self._add_more(spent, cost or 0.0)
@@ -198,20 +198,20 @@ class ProxyLog:
             )  # fmt: skip
 
 
-def _sign(told: Told | None) -> dict[str, Any]:
+def _sign(sign: ProviderSign | None) -> dict[str, Any]:
     """What a line says of what its request tells of the provider."""
-    if told is None:
+    if sign is None:
         return {}
-    return {"trouble": told.trouble} if told.trouble else {"answered": True}
+    return {"trouble": sign.trouble} if sign.trouble else {"answered": True}
 
 
-def _read_sign(entry: Mapping[str, Any]) -> Told | None:
+def _read_sign(entry: Mapping[str, Any]) -> ProviderSign | None:
     """As it was told, but for the words; None where the line has none, as those of before there were any."""
     began, seconds = entry.get("time"), entry.get("seconds")
     if not isinstance(began, int | float) or not isinstance(seconds, int | float):
         return None
     if entry.get("answered") is True or isinstance(entry.get("trouble"), str):
-        return Told(entry.get("trouble", ""), began, began + seconds)
+        return ProviderSign(entry.get("trouble", ""), began, began + seconds)
     return None
 
 
@@ -236,9 +236,9 @@ def served_before(folder: Path) -> Served | None:
             totals[kind] += counted(entry, kind)
         if isinstance(entry.get("response"), str):
             responses[entry["response"]] = responses.get(entry["response"], 0) + _all(entry)
-        if told := _read_sign(entry):
-            provider.tell(told)
-            last = max(last, told.at)
+        if sign := _read_sign(entry):
+            provider.take(sign)
+            last = max(last, sign.at)
     if not requests:
         return None
     failing = provider.failing_until(last)

@@ -8,9 +8,9 @@ import socket
 import time
 from http.server import BaseHTTPRequestHandler
 from io import BufferedReader
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from evopolicy.execution.proxy.log import Told
+from evopolicy.execution.proxy.log import ProviderSign
 from evopolicy.execution.proxy.rules import (
     MAX_BODY_BYTES,
     Turned,
@@ -20,13 +20,11 @@ from evopolicy.execution.proxy.rules import (
     request_headers,
     too_large,
 )
+from evopolicy.execution.proxy.state import ProxyState
 from evopolicy.execution.proxy.tunnel import carry
-from evopolicy.execution.proxy.upstream import Watch, connected, connected_socket, unreachable
+from evopolicy.execution.proxy.upstream import AgentPresence, connected, connected_socket, unreachable
 from evopolicy.execution.proxy.usage import UsageReader
 from evopolicy.kernel.ports.transcript import TOKENS, ErrorKind
-
-if TYPE_CHECKING:
-    from evopolicy.execution.proxy.server import Proxy
 
 READ_SECONDS = 60.0
 """For the agent to send its request."""
@@ -68,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.close_connection = True
-        proxy: Proxy = self.server.proxy
+        proxy: ProxyState = self.server.state
         began = time.monotonic()
         entry: dict[str, Any] = {
             "time": round(time.time(), 6), "method": self.command[:20], "path": self.path.partition("?")[0][:200],
@@ -89,12 +87,12 @@ class Handler(BaseHTTPRequestHandler):
         except OSError as error:  # the agent hung up
             entry.setdefault("error", f"the agent left: {type(error).__name__}")
         finally:
-            told = None
+            sign = None
             if self._trouble is not None:
                 base = "" if proxy.tunnel else proxy.provider.url.rstrip("/")
                 words = f"{base}{entry['path']}: {self._words}" if self._trouble else ""
-                told = Told(self._trouble, began, max(began, self._moved), words)
-            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)}, told)
+                sign = ProviderSign(self._trouble, began, max(began, self._moved), words)
+            proxy.log.write({**entry, "seconds": round(time.monotonic() - began, 3)}, sign)
 
     def _refuse(self, turned: Turned) -> None:
         body = turned.body()
@@ -117,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
 
     # --- a tunnel --------------------------------------------------------------------------------------------------
 
-    def _connect(self, proxy: Proxy, entry: dict[str, Any]) -> None:
+    def _connect(self, proxy: ProxyState, entry: dict[str, Any]) -> None:
         host = self.path.lower()
         if self.command != "CONNECT" or host not in proxy.hosts:
             allowed = ", ".join(sorted(proxy.hosts))
@@ -139,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
 
     # --- the reverse proxy -----------------------------------------------------------------------------------------
 
-    def _pass_on(self, proxy: Proxy, entry: dict[str, Any]) -> None:
+    def _pass_on(self, proxy: ProxyState, entry: dict[str, Any]) -> None:
         path, target = pinned(proxy.provider, self.command, self.path)
         # Before the body is read: what is held in memory is bounded by it.
         if not proxy.in_flight.acquire(blocking=False):
@@ -152,10 +150,10 @@ class Handler(BaseHTTPRequestHandler):
             _count(proxy)
             link, before, own = connected(proxy.provider.url, proxy.context)
             link.sock.settimeout(proxy.answer_seconds)
-            with _held(proxy, link.sock), Watch(self.connection, link.sock) as watch:
-                answer = self._answered(proxy, link, before + target, body, own, watch, entry)
+            with _held(proxy, link.sock), AgentPresence(self.connection, link.sock) as presence:
+                answer = self._answered(proxy, link, before + target, body, own, presence, entry)
                 usage = UsageReader(answer.getheader("Content-Type", ""), path, len(body), answer.status)
-                self._stream(proxy, answer, entry, usage, watch)
+                self._stream(proxy, answer, entry, usage, presence)
         finally:
             if link is not None:
                 link.close()
@@ -193,21 +191,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answered(
         self,
-        proxy: Proxy,
+        proxy: ProxyState,
         link: http.client.HTTPConnection,
         target: str,
         body: bytes,
         own: dict[str, str],
-        watch: Watch,
+        presence: AgentPresence,
         entry: dict[str, Any],
     ) -> http.client.HTTPResponse:
         """The answer's head. One that is not waited for any longer is being made all the same: an estimate counts."""
         self._moved = time.monotonic()
         try:
-            return self._ask(proxy, link, target, body, own, watch)
+            return self._ask(proxy, link, target, body, own, presence)
         except ConnectionAbortedError:
             entry |= UsageReader("", entry["path"], len(body)).usage(whole=False)
-            if self._is_to_blame(proxy, watch):
+            if self._is_to_blame(proxy, presence):
                 self._trouble, self._words = "network", f"silent for {time.monotonic() - self._moved:.0f} s"
             raise
         except Turned as turned:
@@ -217,12 +215,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _ask(
         self,
-        proxy: Proxy,
+        proxy: ProxyState,
         link: http.client.HTTPConnection,
         target: str,
         body: bytes,
         own: dict[str, str],
-        watch: Watch,
+        presence: AgentPresence,
     ) -> http.client.HTTPResponse:
         try:
             link.putrequest(self.command, target, skip_accept_encoding=True)
@@ -233,49 +231,49 @@ class Handler(BaseHTTPRequestHandler):
             link.endheaders(body)
             answer = link.getresponse()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if watch.left or proxy.closing:
+            if presence.left or proxy.closing:
                 raise ConnectionAbortedError("before the answer") from None
             raise unreachable(error) from None
-        watch.answering = True
+        presence.answering = True
         return answer
 
     def _stream(
         self,
-        proxy: Proxy,
+        proxy: ProxyState,
         answer: http.client.HTTPResponse,
         entry: dict[str, Any],
         usage: UsageReader,
-        watch: Watch,
+        presence: AgentPresence,
     ) -> None:
         """Hand on every piece as it comes. An answer that breaks off is broken off here too.
 
-        When the agent leaves, the rest is read for its usage, as far as `watch` and LEFT_BYTES let it.
+        When the agent leaves, the rest is read for its usage, as far as `presence` and LEFT_BYTES let it.
         """
         entry["status"] = answer.status
         length = answer.length if not answer.chunked else None
-        with self._leaving(watch):
+        with self._leaving(presence):
             self._head(proxy, answer, length)
         whole, broken = False, ""
         try:
-            total = self._pieces(answer, length, usage, watch, entry)
+            total = self._pieces(answer, length, usage, presence, entry)
             whole = length is None or total >= length
             if not whole:
                 broken = "the provider's answer was cut off"
-            elif length is None and not watch.broken:
-                with self._leaving(watch):
+            elif length is None and not presence.broken:
+                with self._leaving(presence):
                     self.wfile.write(b"0\r\n\r\n")
         except _Broken as error:
             broken = str(error)
         finally:
             if broken:
                 entry["error"] = broken
-            if watch.broken or (broken and watch.left):
+            if presence.broken or (broken and presence.left):
                 entry["error"] = "the agent left" + ("" if whole else f"; {broken or 'not read to its end'}")
             entry |= usage.usage(whole=whole)
             if usage.response and any(entry.get(kind) for kind in TOKENS):
                 entry["response"] = usage.response
             if usage.asks:
-                self._judge(answer.status, usage, whole=whole, broken=broken, blamed=self._is_to_blame(proxy, watch))
+                self._judge(answer.status, usage, whole=whole, broken=broken, blamed=self._is_to_blame(proxy, presence))
 
     def _judge(self, status: int, usage: UsageReader, *, whole: bool, broken: str, blamed: bool) -> None:
         """What this answer tells of its provider. One that the agent cut short tells that it answers."""
@@ -292,7 +290,7 @@ class Handler(BaseHTTPRequestHandler):
         answer: http.client.HTTPResponse,
         length: int | None,
         usage: UsageReader,
-        watch: Watch,
+        presence: AgentPresence,
         entry: dict[str, Any],
     ) -> int:
         """Hand on the answer's body, as long as it is taken; returns its bytes. Raises _Broken."""
@@ -301,8 +299,8 @@ class Handler(BaseHTTPRequestHandler):
             total += len(data)
             entry["bytes"], self._moved = total, time.monotonic()
             usage.feed(data)
-            if not watch.broken:
-                with self._leaving(watch):
+            if not presence.broken:
+                with self._leaving(presence):
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if length is None else data)
             else:
                 rest += len(data)
@@ -311,18 +309,18 @@ class Handler(BaseHTTPRequestHandler):
         entry["bytes"] = total
         return total
 
-    def _is_to_blame(self, proxy: Proxy, watch: Watch) -> bool:
+    def _is_to_blame(self, proxy: ProxyState, presence: AgentPresence) -> bool:
         """Whether the provider is, for an answer that did not come whole."""
-        return not (watch.left or proxy.closing) or time.monotonic() - self._moved >= SILENT_SECONDS
+        return not (presence.left or proxy.closing) or time.monotonic() - self._moved >= SILENT_SECONDS
 
     @contextlib.contextmanager
-    def _leaving(self, watch: Watch) -> Any:
+    def _leaving(self, presence: AgentPresence) -> Any:
         try:
             yield
         except OSError:
-            watch.leave(broken=True)
+            presence.leave(broken=True)
 
-    def _head(self, proxy: Proxy, answer: http.client.HTTPResponse, length: int | None) -> None:
+    def _head(self, proxy: ProxyState, answer: http.client.HTTPResponse, length: int | None) -> None:
         self.send_response_only(answer.status, answer.reason)
         for name, value in answer_headers(proxy.provider, answer.status, answer.getheaders()):
             self.send_header(name, value)
@@ -347,13 +345,13 @@ def _piece(answer: http.client.HTTPResponse) -> bytes:
         raise _Broken(f"the provider's answer broke off: {type(error).__name__}") from None
 
 
-def _count(proxy: Proxy) -> None:
+def _count(proxy: ProxyState) -> None:
     if over := proxy.log.begin():
         raise Turned(403, "limit", over)
 
 
 @contextlib.contextmanager
-def _held(proxy: Proxy, link: socket.socket) -> Any:
+def _held(proxy: ProxyState, link: socket.socket) -> Any:
     if not proxy.hold(link):
         raise Turned(502, "closing", "the Host is closing this Run, or too many connections are open.")
     try:

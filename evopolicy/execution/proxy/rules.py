@@ -57,8 +57,8 @@ class Turned(Exception):
     def body(self) -> bytes:
         """In the form all providers' programs read their errors in."""
         error = {"type": "permission_error" if self.status == 403 else "api_error", "code": self.code}
-        said = {"type": "error", "error": {**error, "message": f"EvoPolicy: {self.reason}"}}
-        return json.dumps(said).encode()
+        payload = {"type": "error", "error": {**error, "message": f"EvoPolicy: {self.reason}"}}
+        return json.dumps(payload).encode()
 
 
 def allowed_hosts(provider: Provider) -> frozenset[str]:
@@ -171,8 +171,8 @@ def _named(body: Mapping[str, Any]) -> Iterator[str]:
     """
     yield from body
     # Some models are given their tools as an item of what they are told.
-    said = body.get("input")
-    items = [item for item in said if isinstance(item, dict)] if isinstance(said, list) else []
+    content = body.get("input")
+    items = [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
     waiting = [body.get("tools"), *(item.get("tools") for item in items)]
     while waiting:
         tools = waiting.pop()

@@ -32,7 +32,7 @@ def sources(body: Mapping[str, Any]) -> Iterator[str]:
     Texts and a tool's arguments may hold any address: they are read by the model alone. Raises TooMuchSaid.
     """
     # Each with whether it holds an address: as a string, or under a key that says no more than `url`.
-    waiting: list[tuple[Any, bool]] = [(told, False) for name, told in body.items() if _plain(name) in _TOLD]
+    waiting: list[tuple[Any, bool]] = [(value, False) for name, value in body.items() if _plain(name) in _TOLD]
     seen = 0
     while waiting:
         value, holds = waiting.pop()
@@ -59,7 +59,7 @@ def _below(value: Mapping[str, Any], holds: bool) -> Iterator[tuple[Any, bool]]:
             if _is_address(key, inner, holds):
                 yield inner, True
         elif isinstance(inner, dict) and key == "functionresponse":
-            yield {said: what for said, what in inner.items() if said != "response"}, False
+            yield {key: what for key, what in inner.items() if key != "response"}, False
         elif isinstance(inner, dict | list):
             yield inner, key == "source" or key.endswith(_SHORT)
 

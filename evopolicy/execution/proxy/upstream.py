@@ -29,8 +29,8 @@ def host_proxy(scheme: str, host: str, port: int) -> SplitResult | None:
 
     This machine itself is asked straight, whatever they say. Raises AgentError for a proxy of another kind.
     """
-    said = urllib.request.getproxies()
-    url = said.get(scheme) or said.get("all") or ""
+    proxies = urllib.request.getproxies()
+    url = proxies.get(scheme) or proxies.get("all") or ""
     if not url or _is_local(host) or urllib.request.proxy_bypass(f"{host}:{port}"):
         return None
     try:
@@ -128,7 +128,7 @@ def hang_up(link: socket.socket) -> None:
         socket.socket.shutdown(link, socket.SHUT_RDWR)
 
 
-class Watch:
+class AgentPresence:
     """Looks, while the provider is waited for, whether the agent is still there.
 
     One that leaves before the answer begins ends the request; one that leaves later leaves LEFT_SECONDS to its rest.
@@ -141,7 +141,7 @@ class Watch:
         self.answering = False
         """To be set once the answer has begun."""
         self.broken = False
-        self._thread = threading.Thread(target=self._look, name="agent-watch", daemon=True)
+        self._thread = threading.Thread(target=self._look, name="agent-presence", daemon=True)
 
     @property
     def left(self) -> bool:
@@ -153,7 +153,7 @@ class Watch:
         if self._left_at is None:
             self._left_at = time.monotonic()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> AgentPresence:
         self._thread.start()
         return self
 

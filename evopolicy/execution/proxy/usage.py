@@ -101,10 +101,10 @@ class UsageReader:
         if event is None:
             self._text += len(line) if line.strip() not in _NOTHING else 0
             return
-        kind, said = str(_inner(event, "type")), _text_bytes(event)
-        self.heard = self.heard or bool(said)
+        kind, size = str(_inner(event, "type")), _text_bytes(event)
+        self.heard = self.heard or bool(size)
         if not kind.endswith((".done", ".completed")):  # they say again what was said
-            self._text += said
+            self._text += size
         if b'"usage' in line:
             self._take(event)
         if not self.response:
@@ -118,9 +118,9 @@ class UsageReader:
             error = _inner(holder, "error")
             if error:
                 code = _inner(error, "code")
-                said = json.dumps(error)[:MAX_WORDS]
-                self.trouble = trouble_of(code if type(code) is int else 0, said)
-                self._words[:] = said.encode()
+                words = json.dumps(error)[:MAX_WORDS]
+                self.trouble = trouble_of(code if type(code) is int else 0, words)
+                self._words[:] = words.encode()
 
     def _take(self, event: Any) -> None:
         for holder in (event, *(_inner(event, name) for name in ("response", "message"))):

@@ -86,9 +86,9 @@ def receive(listener: int) -> Asked | None:
 
 def answer(listener: int, asked: Asked, error: int = 0) -> None:
     """Let the call go on, or fail by `error`."""
-    told = _ANSWER.pack(asked.id, 0, -error, 0 if error else _GO_ON)
+    reply = _ANSWER.pack(asked.id, 0, -error, 0 if error else _GO_ON)
     with contextlib.suppress(OSError):  # the thread has given the call up
-        fcntl.ioctl(listener, _SEND, told)
+        fcntl.ioctl(listener, _SEND, reply)
 
 
 def threads(number: int) -> int:

@@ -21,7 +21,7 @@ import pytest
 
 from evopolicy.execution.agent import network as agent_network
 from evopolicy.execution.proxy import rules as proxy_rules
-from evopolicy.execution.proxy import server as proxies
+from evopolicy.execution.proxy import state as proxies
 from evopolicy.execution.proxy import tunnel
 from evopolicy.execution.proxy.log import ProxyLog
 from evopolicy.execution.proxy.rules import checked_body
