@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from evopolicy.agents import load_agent
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.run.endings import Ending, judged, words
 from evopolicy.kernel.session.failures import MEANINGS
 
@@ -46,7 +46,7 @@ def ending(agent: str, trouble: str, logs: Path) -> Ending:
     logs.mkdir()
     (logs / "stderr.log").write_text("\n".join(said["stderr"]))
     transcript = integration.read([f"{line}\n" for line in said["stdout"]], logs)
-    served = msgspec.convert(said["served"], Served)
+    served = msgspec.convert(said["served"], ProxyUsage)
     return Ending(said["reason"], said["exit_code"], transcript, served, integration.provider, False, False, 40.0, logs)
 
 

@@ -179,7 +179,7 @@ def test_an_answer_that_leads_elsewhere_is_passed_on_and_not_followed(tmp_path: 
         assert json.loads(answer.read())["id"] == "resp_1"
         client.close()
         proxy.close()
-    said = proxy.served()
+    said = proxy.proxy_usage()
     assert (said.usage, said.trouble, said.answers) == (Usage(0, 0, 0, 0, 0, requests=1), "other", 0)
     assert said.words.startswith(f"{upstream.url}/chat: 307 ") and len(upstream.asked) == 1
 

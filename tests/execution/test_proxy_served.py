@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from evopolicy.execution.proxy import request as proxy_request
-from evopolicy.execution.proxy.log import MORE, ProviderSign, ProxyLog, served_before
+from evopolicy.execution.proxy.log import MORE, ProviderSign, ProxyLog, proxy_usage_before
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.proxy.trouble import trouble_of
 from evopolicy.kernel.ports.protocols import AgentLimits, Provider
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Usage
 from evopolicy.kernel.run.prices import Price, PriceTable
 from evopolicy.kernel.run.stream import PROXY_LOG
@@ -64,11 +64,11 @@ def ask(tmp_path: Path, target: str = "/responses", body: Any = None, attempt: i
         client.close()
 
 
-def served(proxy: Proxy, count: int = 1) -> Served:
+def served(proxy: Proxy, count: int = 1) -> ProxyUsage:
     """What it says once `count` requests are in its log: each is written after its answer."""
     path = proxy.log._path
     assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), f"{count} lines are needed"
-    return proxy.served()
+    return proxy.proxy_usage()
 
 
 def events(*said: Any) -> Any:
@@ -137,12 +137,12 @@ def test_every_protocols_answers_are_counted_by_their_ids(
     serve: Serve, tmp_path: Path, target: str, stream: Any, response: str, reasoning: int
 ) -> None:
     proxy = serve(events(*stream))
-    assert proxy.served() == Served(Usage(0, 0, 0, 0, 0, requests=0), answers=0)
+    assert proxy.proxy_usage() == ProxyUsage(Usage(0, 0, 0, 0, 0, requests=0), answers=0)
     assert ask(tmp_path, target) == 200
-    expected = Served(Usage(4, 5, 0, 4, reasoning, requests=1), responses={response: 13}, answers=1)
+    expected = ProxyUsage(Usage(4, 5, 0, 4, reasoning, requests=1), responses={response: 13}, answers=1)
     assert served(proxy) == expected
     proxy.close()
-    assert proxy.served() == expected, "also after it is closed"
+    assert proxy.proxy_usage() == expected, "also after it is closed"
     assert json.loads(proxy.log._path.read_text())["response"] == response
 
 
@@ -278,7 +278,7 @@ def test_a_request_that_the_host_hangs_up_on_is_counted_and_not_the_providers_fa
     client.request("POST", "/messages", b"{}")
     assert client.getresponse().read1(10)
     proxy.close()
-    found = proxy.served()
+    found = proxy.proxy_usage()
     assert (found.usage.input_tokens, found.usage.cached_tokens, found.trouble) == (4, 5, "")
     over.set()
     client.close()
@@ -301,7 +301,7 @@ def test_cost_over_the_cap_is_refused_and_earlier_attempts_count(serve: Serve, t
     assert served(first).usage.cost_usd == pytest.approx(0.2) and served(first).usage.cost_is_estimate
     first.close()
     second = serve(usage, limits)
-    assert second.served().usage.requests == 0 and second.log.cost_usd == pytest.approx(0.2)
+    assert second.proxy_usage().usage.requests == 0 and second.log.cost_usd == pytest.approx(0.2)
     assert ask(tmp_path, body={"model": "cheap"}, attempt=2) == 200
     assert served(second).over == "" and served(second).usage.cost_usd == pytest.approx(0.00011)
     assert ask(tmp_path, body={"model": "dear-20261101"}, attempt=2) == 200
@@ -351,15 +351,19 @@ def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_en
     log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
     log.write({"status": 200}, sign("", 2.0, 3.0))
     log.write({"status": 500}, sign("overload", 1.0, 2.0))
-    assert (log.served().trouble, log.served().waited_seconds) == ("", 0)
+    assert (log.proxy_usage().trouble, log.proxy_usage().waited_seconds) == ("", 0)
     log.write({"status": 500}, sign("overload", 3.0, 4.0))
-    assert (log.served().trouble, log.served().words, log.served().answers) == ("overload", "its words", 1)
-    assert log.served().failing_seconds > 0
+    assert (log.proxy_usage().trouble, log.proxy_usage().words, log.proxy_usage().answers) == (
+        "overload",
+        "its words",
+        1,
+    )
+    assert log.proxy_usage().failing_seconds > 0
     log.write({"status": 500}, sign("rate_limit", 10.0, 11.0))
     log.write({"status": 200}, sign("", 13.0, 20.0))
     log.write({}, None)
-    assert (log.served().trouble, log.served().failing_seconds) == ("", 0)
-    assert log.served().waited_seconds == 10, "from the first request that failed to the one that was answered"
+    assert (log.proxy_usage().trouble, log.proxy_usage().failing_seconds) == ("", 0)
+    assert log.proxy_usage().waited_seconds == 10, "from the first request that failed to the one that was answered"
 
 
 def test_the_log_of_a_killed_host_tells_of_the_provider_what_the_proxy_knew(tmp_path: Path) -> None:
@@ -370,13 +374,13 @@ def test_the_log_of_a_killed_host_tells_of_the_provider_what_the_proxy_knew(tmp_
     for trouble, began, at in requests:
         log.begin()
         log.write({"time": began, "seconds": at - began}, None if trouble is None else sign(trouble, began, at))
-    known, read = log.served(), served_before(tmp_path / "attempt-1")
+    known, read = log.proxy_usage(), proxy_usage_before(tmp_path / "attempt-1")
     assert read is not None
     assert (read.trouble, read.answers, read.waited_seconds) == (known.trouble, known.answers, known.waited_seconds)
     assert (read.answers, read.waited_seconds) == (2, 10)
     log.begin()
     log.write({"time": 30.0, "seconds": 5.0}, sign("rate_limit", 30.0, 35.0))
-    assert (read := served_before(tmp_path / "attempt-1"))
+    assert (read := proxy_usage_before(tmp_path / "attempt-1"))
     assert (read.trouble, read.failing_seconds, read.waited_seconds) == ("rate_limit", 5, 15)
 
 

@@ -33,7 +33,7 @@ from evopolicy.kernel.ports.outcome import (
 )
 from evopolicy.kernel.ports.pool import Pool, PoolConfig, plan_pool
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Transcript, Usage
 from evopolicy.kernel.run.run import RunPlan
 from evopolicy.kernel.session.budget import Budget
@@ -306,7 +306,7 @@ class ThreadProcess:
     def last_output(self) -> float:
         return self.calls.printed
 
-    def served(self) -> Served | None:
+    def proxy_usage(self) -> ProxyUsage | None:
         return None
 
     def stop(self) -> None:
@@ -326,7 +326,7 @@ class ThreadLauncher:
     def seen_socket(self, socket: Path) -> Path:
         return socket
 
-    def served(self, _logs: Path) -> Served | None:
+    def proxy_usage(self, _logs: Path) -> ProxyUsage | None:
         return None
 
     def recover(self, _logs: Path, _home: Path) -> None: ...

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Usage
 from evopolicy.kernel.run.run import run
 from evopolicy.kernel.session.journal import JOURNAL
@@ -180,6 +180,6 @@ def test_what_a_killed_attempt_waited_for_its_provider_is_no_thinking(tmp_path: 
     run(made.plan())
     begun = next(n for n, event in enumerate(events(made.folder)) if event["event"] == "reserved")
     again = replace_folder(made, tmp_path / "from", begun + 1)
-    again.launcher.served = lambda _logs: Served(Usage(), answers=1, waited_seconds=0.06)  # type: ignore[method-assign]
+    again.launcher.proxy_usage = lambda _logs: ProxyUsage(Usage(), answers=1, waited_seconds=0.06)  # type: ignore[method-assign]
     state = run(again.plan()).state
     assert (state.agent_ended, state.thinking_seconds, state.waiting_seconds) == ("host_killed", 0.04, 0.06)

@@ -10,7 +10,7 @@ from typing import Any
 
 from evopolicy.kernel.files.durable import make_folder, write_durably
 from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.run.stream import INVOCATION, STDOUT
 
 
@@ -24,7 +24,7 @@ class ByHand:
     def seen_socket(self, socket: Path) -> Path:
         return socket
 
-    def served(self, logs: Path) -> Served | None:  # noqa: ARG002 (the port's)
+    def proxy_usage(self, logs: Path) -> ProxyUsage | None:  # noqa: ARG002 (the port's)
         return None
 
     def recover(self, logs: Path, home: Path) -> None:
@@ -49,7 +49,7 @@ class Person:
     def last_output(self) -> float:
         return time.monotonic()
 
-    def served(self) -> Served | None:
+    def proxy_usage(self) -> ProxyUsage | None:
         return None
 
     def stop(self) -> None:

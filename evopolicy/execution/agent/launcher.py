@@ -25,7 +25,7 @@ from evopolicy.execution.agent import view as agent_view
 from evopolicy.execution.agent.network import effective, read_key, read_variables, variables
 from evopolicy.execution.agent.process import LocalAgent, await_supervisor, start_supervisor
 from evopolicy.execution.agent.supervisor import AgentPlan
-from evopolicy.execution.proxy.log import served_before
+from evopolicy.execution.proxy.log import proxy_usage_before
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.sandbox import bubblewrap, landlock, notified, packages, seccomp
 from evopolicy.kernel.errors import AgentError, ConfigError, EvoPolicyError
@@ -41,7 +41,7 @@ from evopolicy.kernel.ports.protocols import (
     Invocation,
     Isolation,
 )
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.run.stream import INVOCATION
 from evopolicy.kernel.secrecy.logins import Logins
@@ -91,9 +91,9 @@ class LocalAgentLauncher:
     def seen_socket(self, socket: Path) -> Path:
         return agent_bubblewrap.SESSION if self._isolation == "bubblewrap" else socket
 
-    def served(self, logs: Path) -> Served | None:
-        """See `ports.AgentLauncher.served`."""
-        return served_before(logs)
+    def proxy_usage(self, logs: Path) -> ProxyUsage | None:
+        """See `ports.AgentLauncher.proxy_usage`."""
+        return proxy_usage_before(logs)
 
     def recover(self, logs: Path, home: Path) -> None:
         """See `ports.AgentLauncher.recover`."""

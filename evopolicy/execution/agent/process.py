@@ -18,7 +18,7 @@ from evopolicy.execution.agent.supervisor import AgentPlan, descendants, locked
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.kernel.errors import AgentError, ExecutionError
 from evopolicy.kernel.files.folders import HeldFolder
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.secrecy.logins import Logins
 
 START_SECONDS = 60.0
@@ -141,8 +141,8 @@ class LocalAgent:
             self._seen, self._heard = times, time.monotonic()
         return self._heard
 
-    def served(self) -> Served | None:
-        return self._proxy.served() if self._proxy is not None else None
+    def proxy_usage(self) -> ProxyUsage | None:
+        return self._proxy.proxy_usage() if self._proxy is not None else None
 
     def stop(self) -> None:
         _end(self._supervisor)

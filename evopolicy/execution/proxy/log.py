@@ -14,7 +14,7 @@ from typing import Any, Literal
 from evopolicy.execution.proxy.usage import counted
 from evopolicy.kernel.files.versioned import PROXY_FORMAT, SCHEMA_KEY
 from evopolicy.kernel.ports.protocols import AgentLimits
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import TOKENS, ErrorKind, Usage
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.run.stream import PROXY_LOG
@@ -180,7 +180,7 @@ class ProxyLog:
             whole.write_text(json.dumps(self._more))
             whole.replace(self._path.with_name(MORE))
 
-    def served(self, *, seen: bool = True) -> Served:
+    def proxy_usage(self, *, seen: bool = True) -> ProxyUsage:
         """What this attempt's agent was served so far. Not `seen`: its requests and answers pass by unread."""
         with self._lock:
             usage = Usage()
@@ -191,7 +191,7 @@ class ProxyLog:
                 )
             provider = self._provider
             failing = provider.failing_until(time.monotonic())
-            return Served(
+            return ProxyUsage(
                 usage, self._estimated or not seen, provider.newest.trouble, self._over, dict(self._responses),
                 provider.answers if seen else None, provider.newest.words, self._refused, failing,
                 provider.waited + failing,
@@ -215,7 +215,7 @@ def _read_sign(entry: Mapping[str, Any]) -> ProviderSign | None:
     return None
 
 
-def served_before(folder: Path) -> Served | None:
+def proxy_usage_before(folder: Path) -> ProxyUsage | None:
     """What the log in an attempt's `folder` says was passed on; None where there is none, or only of a tunnel."""
     try:
         lines = (folder / PROXY_LOG).read_text(errors="replace").splitlines()
@@ -242,7 +242,7 @@ def served_before(folder: Path) -> Served | None:
     if not requests:
         return None
     failing = provider.failing_until(last)
-    return Served(
+    return ProxyUsage(
         Usage(**totals, requests=requests), estimated, provider.newest.trouble, responses=responses,
         answers=provider.answers or None, failing_seconds=failing, waited_seconds=provider.waited + failing,
     )  # fmt: skip

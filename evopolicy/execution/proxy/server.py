@@ -18,7 +18,7 @@ from evopolicy.execution.proxy.request import Handler
 from evopolicy.execution.proxy.state import CONNECTIONS, ProxyState
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.ports.protocols import AgentLimits, Provider
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 
 log = logging.getLogger(__name__)
@@ -59,9 +59,9 @@ class Proxy:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="agent-proxy", daemon=True)
         self._thread.start()
 
-    def served(self) -> Served:
+    def proxy_usage(self) -> ProxyUsage:
         """What it has passed on so far. A tunnel's requests are not counted: they pass by unread."""
-        return self.log.served(seen=not self.state.tunnel)
+        return self.log.proxy_usage(seen=not self.state.tunnel)
 
     def close(self) -> None:
         """Hang up on everyone. Waits for nobody at the other end."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports.benchmark import Artifact, EpisodeSpec
 from evopolicy.kernel.ports.outcome import CheckReport, EpisodeResult
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Transcript
 
 Isolation = Literal["bubblewrap", "landlock", "none"]
@@ -286,7 +286,7 @@ class AgentProcess(Protocol):
     def last_output(self) -> float:
         """`time.monotonic()` of the last bytes it printed."""
 
-    def served(self) -> Served | None:
+    def proxy_usage(self) -> ProxyUsage | None:
         """What its proxy has passed on so far; None where it has none. Also after `stop`."""
 
     def stop(self) -> None:
@@ -302,7 +302,7 @@ class AgentLauncher(Protocol):
     def seen_socket(self, socket: Path) -> Path:
         """Where an agent finds the gateway's `socket`."""
 
-    def served(self, logs: Path) -> Served | None:
+    def proxy_usage(self, logs: Path) -> ProxyUsage | None:
         """What the proxy of an attempt passed on, by the log it left in `logs`; None where there is none."""
 
     def recover(self, logs: Path, home: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from evopolicy.kernel.clock import AgentClock
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.ports.protocols import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import TOKENS, ErrorKind, Transcript, Usage, bounded, tool_calls, turns
 from evopolicy.kernel.run.endings import Ending, judged, words
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
@@ -114,7 +114,7 @@ def run_attempt(setup: AttemptSetup, session: Session, socket: Path, attempt: in
         reason,
         code,
         read_transcript(setup.agent, logs),
-        process.served(),
+        process.proxy_usage(),
         setup.agent.provider,
         bool(before.usage.get("output_tokens")),
         len(ledger.state.submissions) > len(before.submissions),
@@ -144,12 +144,12 @@ def _agent_end(end: Ending, setup: AttemptSetup, used: Mapping[str, float]) -> A
     )
 
 
-def waited_of(thinking: float, served: Served | None) -> float:
+def waited_of(thinking: float, served: ProxyUsage | None) -> float:
     """Of the seconds an agent was at work, those in which its provider failed."""
     return min(served.waited_seconds if served else 0.0, thinking)
 
 
-def counted_turns(transcript: Transcript, served: Served | None) -> int:
+def counted_turns(transcript: Transcript, served: ProxyUsage | None) -> int:
     """Never more than answers of its model: a stream that tells several calls of one answer apart has more messages."""
     answers = (served.answers if served else None) or 0
     return min(turns(transcript) or answers, answers or turns(transcript))
@@ -162,7 +162,7 @@ def attempt_logs(logs: Path, attempt: int) -> Path:
     return logs / f"attempt-{attempt}"
 
 
-def joined_usage(said: Usage, served: Served | None) -> Usage:
+def joined_usage(said: Usage, served: ProxyUsage | None) -> Usage:
     """What the Host's proxy counted where the provider reported all of it, else what is said, else its estimate.
 
     A stream leaves out what its program never got: answers that broke off, requests of the agent's own; and one that
@@ -185,7 +185,7 @@ def joined_usage(said: Usage, served: Served | None) -> Usage:
     return msgspec.convert({**merged, "requests": requests}, Usage)
 
 
-def unexplained(transcript: Transcript, served: Served | None) -> int | None:
+def unexplained(transcript: Transcript, served: ProxyUsage | None) -> int | None:
     """Tokens of requests that `transcript` does not tell of; None where it cannot be known.
 
     By the ids of answers where the stream names them, else by the totals where it ends with them, else by how many
@@ -261,7 +261,7 @@ class _Spending:
         limits = self._setup.limits
         if (limits.requests, limits.tokens, limits.cost_usd) == (None, None, None) or now < self._next:
             return ""
-        served, size = self._process.served(), _size(self._logs / STDOUT)
+        served, size = self._process.proxy_usage(), _size(self._logs / STDOUT)
         if served is not None and served.over:
             return served.over
         seen = (size, (served.usage.requests or 0) if served else 0)
@@ -275,7 +275,7 @@ class _Spending:
             return "tokens"
         return "cost" if limits.cost_usd is not None and (usage.get("cost_usd") or 0.0) > limits.cost_usd else ""
 
-    def _so_far(self, served: Served | None) -> dict[str, Any]:
+    def _so_far(self, served: ProxyUsage | None) -> dict[str, Any]:
         """Of all attempts: of this one, what its stream says or its proxy counted, whichever is more."""
         limits, prices = self._setup.limits, self._setup.prices
         said = Usage()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.kernel.ports.protocols import Provider
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, tool_calls
 from evopolicy.kernel.session.failures import AUTHENTICATION, FINISHED, PROVIDER, UNANSWERED
 
@@ -34,7 +34,7 @@ class Ending:
     """What ended it, as the Host saw it."""
     exit_code: int | None
     transcript: Transcript
-    served: Served | None
+    served: ProxyUsage | None
     provider: Provider | None
     """None: the agent asks no model."""
     answered_before: bool
@@ -45,7 +45,7 @@ class Ending:
     logs: Path
 
     @property
-    def seen(self) -> Served | None:
+    def seen(self) -> ProxyUsage | None:
         """What the proxy has read of its requests; None where they passed by unread, or there is none."""
         return self.served if self.served is not None and self.served.answers is not None else None
 

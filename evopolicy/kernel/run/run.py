@@ -175,7 +175,7 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
         if not (logs / STDOUT).exists():
             ledger.append("agent_ended", reason=NOT_STARTED)
             return
-        transcript, served = read_transcript(plan.agent, logs), plan.launcher.served(logs)
+        transcript, served = read_transcript(plan.agent, logs), plan.launcher.proxy_usage(logs)
         clock = state.attempt.at(transcript.seconds)
         waited = waited_of(clock.thinking, served)
         usage = plan.prices.estimated(joined_usage(transcript.usage, served), plan.agent.identity.model)

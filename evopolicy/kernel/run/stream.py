@@ -102,7 +102,7 @@ def _times(path: Path) -> list[tuple[int, float]]:
         try:
             found.append((int(number), float(seconds)))
         except ValueError:
-            continue  # the line a killed attendant was writing
+            continue  # the line a killed supervisor was writing
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from evopolicy.kernel.clock import BlockedClock
 from evopolicy.kernel.ports.protocols import AgentLimits
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Step, Transcript, Usage
 from evopolicy.kernel.run import attempt, stream
 from evopolicy.kernel.run.stream import read_transcript
@@ -71,8 +71,8 @@ def test_the_clock_adds_up_the_time_in_which_at_least_one_call_blocks(monkeypatc
     assert clock.seconds == (7 - 1) + (12 - 10)
 
 
-def served(trouble: str = "", **usage: Any) -> Served:
-    return Served(Usage(**usage), trouble=trouble)  # type: ignore[arg-type]
+def served(trouble: str = "", **usage: Any) -> ProxyUsage:
+    return ProxyUsage(Usage(**usage), trouble=trouble)  # type: ignore[arg-type]
 
 
 def test_usage_is_what_was_served_and_the_streams_own_where_that_is_only_estimated() -> None:
@@ -87,7 +87,7 @@ def test_usage_is_what_was_served_and_the_streams_own_where_that_is_only_estimat
     assert not more.tokens_are_estimate
     same = attempt.joined_usage(Usage(10, 0, 0, 5, 3, cost_usd=0.1), proxy)
     assert (same.reasoning_tokens, same.cost_usd, same.cost_is_estimate) == (3, 0.1, False)
-    guessed = Served(Usage(input_tokens=10, output_tokens=5, requests=3), estimated=True)
+    guessed = ProxyUsage(Usage(input_tokens=10, output_tokens=5, requests=3), estimated=True)
     assert attempt.joined_usage(Usage(input_tokens=9, output_tokens=4), guessed).output_tokens == 4
     assert attempt.joined_usage(Usage(), guessed).tokens_are_estimate
     silent = attempt.joined_usage(Usage(), proxy)
@@ -96,7 +96,7 @@ def test_usage_is_what_was_served_and_the_streams_own_where_that_is_only_estimat
 
 
 def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_they_used() -> None:
-    proxy = Served(Usage(input_tokens=100, output_tokens=50), responses={"a": 100, "b": 50})
+    proxy = ProxyUsage(Usage(input_tokens=100, output_tokens=50), responses={"a": 100, "b": 50})
     whole = Usage(input_tokens=100, output_tokens=50)
     assert attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy) == 0
     assert attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 0, "they agree"
@@ -116,7 +116,7 @@ def test_parallel_calls_are_one_turn_and_a_stream_without_turns_has_its_answers(
     steps: int, answers: int | None, turns: int
 ) -> None:
     transcript = Transcript(steps=(Step("agent"),) * steps)
-    proxy = Served(Usage(), answers=answers)
+    proxy = ProxyUsage(Usage(), answers=answers)
     assert attempt.counted_turns(transcript, proxy) == turns
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evopolicy.kernel.ports.protocols import Provider
-from evopolicy.kernel.ports.served import Served
+from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript, Usage
 from evopolicy.kernel.run.endings import Ending, judged, remedy, words
 from evopolicy.kernel.session.failures import MEANINGS
@@ -18,13 +18,13 @@ PROVIDER = Provider("https://api.example.com/v1", ("POST /responses",), key_vari
 WORKED = (Step("agent", calls=(ToolCall("1", "shell"),)),)
 
 
-def end(reason: str, transcript: Transcript | None = None, served: Served | None = None, **more: Any) -> Ending:
+def end(reason: str, transcript: Transcript | None = None, served: ProxyUsage | None = None, **more: Any) -> Ending:
     given: dict[str, Any] = {"provider": None, "answered_before": False, "submitted": False, "wall_seconds": 100.0}
     return Ending(reason, 1, transcript or Transcript(), served, **{**given, "logs": Path("none"), **more})
 
 
-def asked(answers: int = 5, requests: int = 9, **more: Any) -> Served:
-    return Served(Usage(requests=requests, output_tokens=answers), answers=answers, **more)
+def asked(answers: int = 5, requests: int = 9, **more: Any) -> ProxyUsage:
+    return ProxyUsage(Usage(requests=requests, output_tokens=answers), answers=answers, **more)
 
 
 def error(kind: Any, **more: Any) -> Transcript:
@@ -63,7 +63,7 @@ def error(kind: Any, **more: Any) -> Transcript:
     ],
 )  # fmt: skip
 def test_an_end_is_judged_by_exit_stream_and_proxy_together(
-    reason: str, transcript: Transcript, proxy: Served | None, said: str
+    reason: str, transcript: Transcript, proxy: ProxyUsage | None, said: str
 ) -> None:
     assert judged(end(reason, transcript, proxy)) == said
     assert said in MEANINGS
@@ -92,7 +92,7 @@ def test_an_end_is_judged_by_exit_stream_and_proxy_together(
     ],
 )  # fmt: skip
 def test_an_agent_whose_model_never_answered_is_no_result_however_it_ended(
-    reason: str, transcript: Transcript, proxy: Served | None, said: str
+    reason: str, transcript: Transcript, proxy: ProxyUsage | None, said: str
 ) -> None:
     seen = end(reason, transcript, proxy, provider=PROVIDER)
     assert judged(seen) == said

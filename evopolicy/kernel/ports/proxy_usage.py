@@ -10,7 +10,7 @@ from evopolicy.kernel.ports.transcript import ErrorKind, Usage
 
 
 @dataclass(frozen=True)
-class Served:
+class ProxyUsage:
     """What the Host's proxy has passed on between one attempt's agent and its provider."""
 
     usage: Usage
