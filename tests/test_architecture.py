@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from evopolicy.agents import AGENTS
+
 ROOT = Path(__file__).parent.parent
 MOST_LINES_OF_A_MODULE = 400
 MOST_LINES_OF_A_FUNCTION = 45
@@ -69,6 +71,29 @@ def test_a_sibling_imports_no_other_sibling(sibling: str) -> None:
     after = loaded(f"import evopolicy.{sibling}")
     found = {module.split(".")[1] for module in after if module.startswith("evopolicy.")}
     assert found <= {"kernel", sibling}
+
+
+OTHERS_OF_AN_AGENT = {
+    # `agent.parser` of a program of one's own may name the parser of any CLI here.
+    "evopolicy/agents/command/parsers.py": {"claude_code", "codex", "gemini_cli", "kimi_code", "opencode"},
+    # `random` is `baseline` with another Program to begin with.
+    "evopolicy/agents/random/config.py": {"baseline"},
+    "evopolicy/agents/random/integration.py": {"baseline"},
+}
+
+
+def test_what_is_an_agents_own_is_in_its_folder() -> None:
+    """No agent's folder imports another's, nor does what several share import any."""
+    owners = {target.split(".")[2] for target in AGENTS.values()}
+    found = {}
+    for path in modules("evopolicy/agents"):
+        own = path.relative_to(ROOT / "evopolicy/agents").parts[0]
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        named = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names if node.module}
+        agents = {name.split(".")[2] for name in named if name.startswith("evopolicy.agents.")}
+        if others := agents & owners - {own}:
+            found[name(path)] = others
+    assert found == OTHERS_OF_AN_AGENT
 
 
 def test_importing_the_package_does_no_work() -> None:

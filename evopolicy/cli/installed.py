@@ -105,7 +105,7 @@ def clis() -> Iterator[Finding]:
 
 def _probed(*, coding: bool) -> Iterator[Finding]:
     from evopolicy.agents import agent_names, config_class
-    from evopolicy.agents.coding import CodingConfig
+    from evopolicy.agents.coding.cli import CodingConfig
 
     names = [name for name in agent_names() if issubclass(config_class(name), CodingConfig) is coding]
     with ThreadPoolExecutor() as at_once:

@@ -115,7 +115,7 @@ def test_cma_es_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPa
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("evopolicy.agents.scripted.metadata.version", missing)
+    monkeypatch.setattr("evopolicy.agents.scripted.invocation.metadata.version", missing)
     with pytest.raises(AgentError, match="pip install cma"):
         agent.probe()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evopolicy.agents.attempts import earlier, is_counted, lines_with
+from evopolicy.agents.streams.attempts import earlier, is_counted, lines_with
 
 
 def test_earlier_attempts_are_those_before_it_the_latest_first(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ import yaml
 
 from evopolicy.agents import load_agent
 from evopolicy.agents.chat.integration import AGENT_VARIABLE, Chat
+from evopolicy.agents.chat.script.api import Answer, Call
+from evopolicy.agents.chat.script.history import History, fenced_calls, parsed, split_thoughts
+from evopolicy.agents.chat.script.schema import TOOLS, Mistaken, checked, schemas
+from evopolicy.agents.chat.script.tools import HeadTail, Result, Toolbox
 from evopolicy.agents.contract import AgentContract, check_agent
-from evopolicy.agents.scripts.chat_api import Answer, Call
-from evopolicy.agents.scripts.chat_history import History, fenced_calls, parsed, split_thoughts
-from evopolicy.agents.scripts.chat_schema import TOOLS, Mistaken, checked, schemas
-from evopolicy.agents.scripts.chat_tools import HeadTail, Result, Toolbox
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports.protocols import AgentTask
 from evopolicy.kernel.ports.transcript import Transcript

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from evopolicy.agents.coding.home import with_home_files
 from evopolicy.agents.contract import example_task
-from evopolicy.agents.home import with_home_files
 
 
 def laid(tmp_path: Path, texts: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from evopolicy.agents import load_agent
-from evopolicy.agents.scripts import cma_es
+from evopolicy.agents.cma_es import script as cma_es
 from evopolicy.kernel.ports.protocols import AgentIntegration
 
 CONF = Path(__file__).parents[2] / "conf" / "agent"

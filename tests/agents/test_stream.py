@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from evopolicy.agents import stream
-from evopolicy.agents.stream import MAX_DEPTH, MAX_ERROR, MAX_KINDS, Collected, cost_of, json_value
+from evopolicy.agents.streams import stream
+from evopolicy.agents.streams.stream import MAX_DEPTH, MAX_ERROR, MAX_KINDS, Collected, cost_of, json_value
 from evopolicy.kernel.ports.protocols import AgentIntegration
 from evopolicy.kernel.ports.transcript import Transcript, Usage, tool_calls
 from tests.agents.fake_cli import agent, lines

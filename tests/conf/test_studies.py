@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.agents.scripts.budget import Budget, window
-from evopolicy.agents.scripts.cma_es import make_plan
+from evopolicy.agents.cma_es.script import make_plan
+from evopolicy.agents.scripted.budget import Budget, window
 from evopolicy.analysis.figures.config import figure_config
 from evopolicy.analysis.tables.config import table_config
 from evopolicy.cli.main import main

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.config import identity
-from evopolicy.agents.scripted import read_script, script_invocation
+from evopolicy.agents.scripted.invocation import read_script, script_invocation
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation
 from evopolicy.kernel.ports.transcript import Transcript
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from evopolicy.agents import scripts
 from evopolicy.agents.chat.config import ChatConfig
-from evopolicy.agents.coding import check_variables
+from evopolicy.agents.coding.cli import check_variables
 from evopolicy.agents.config import identity
-from evopolicy.agents.stream import Collected, cost_of, count_of, inner, numbered_json_lines, text_of
+from evopolicy.agents.streams.stream import Collected, cost_of, count_of, inner, numbered_json_lines, text_of
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import ErrorKind, StepSource, Transcript, Usage
 
 PATHS = ("POST /chat/completions",)
 AGENT_VARIABLE = "EVOPOLICY_CHAT_KEY"
 """Where the loop finds its key; its shell does not."""
-_FILES = ("chat", "chat_api", "chat_history", "chat_schema", "chat_tools")
+_FILES = ("loop", "api", "history", "schema", "tools")
 _OF_THIS_MACHINE = ("key_variable", "request_seconds", "retries", "retry_seconds")
 """Options about reaching the server: no part of what the agent is."""
 _QUIET = ("progress", "compaction")
@@ -29,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from scripts.chat import run
+from scripts.loop import run
 
 run(sys.argv[1])
 """
@@ -86,7 +85,7 @@ class Chat:
             "resumed": task.resumed,
             "options": dict(identity(self.config).options),
         }
-        folder = Path(scripts.__path__[0])
+        folder = Path(__file__).with_name("script")
         files = {f"scripts/{name}.py": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _FILES}
         files |= {
             "main.py": _MAIN,

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents import coding
 from evopolicy.agents.claude_code.config import WEB_TOOLS, ClaudeCodeConfig
 from evopolicy.agents.claude_code.stream import read_stream
-from evopolicy.agents.coding import CodingAgent
-from evopolicy.agents.installed import configuration_files, machine, named_files, native_program
-from evopolicy.agents.node import node_program
+from evopolicy.agents.coding import cli as coding
+from evopolicy.agents.coding.cli import CodingAgent
+from evopolicy.agents.coding.installed import configuration_files, machine, named_files, native_program
+from evopolicy.agents.coding.node import node_program
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import Transcript

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evopolicy.agents.cma_es.config import CmaEsConfig
 from evopolicy.agents.config import identity
-from evopolicy.agents.scripted import package_versions, read_script, script_invocation
+from evopolicy.agents.scripted.invocation import package_versions, read_script, script_invocation
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation
 from evopolicy.kernel.ports.transcript import Transcript
 

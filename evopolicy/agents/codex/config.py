@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evopolicy.agents.coding import CodingConfig
+from evopolicy.agents.coding.cli import CodingConfig
 from evopolicy.agents.config import at_least
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.agents import coding
 from evopolicy.agents.codex.config import CodexConfig
 from evopolicy.agents.codex.refused import with_refused
 from evopolicy.agents.codex.stream import read_stream
-from evopolicy.agents.coding import CodingAgent
-from evopolicy.agents.installed import configuration_files, machine, named_files, native_program
-from evopolicy.agents.node import node_program
+from evopolicy.agents.coding import cli as coding
+from evopolicy.agents.coding.cli import CodingAgent
+from evopolicy.agents.coding.installed import configuration_files, machine, named_files, native_program
+from evopolicy.agents.coding.node import node_program
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import Transcript

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.attempts import earlier, home_files, lines_with
-from evopolicy.agents.stream import inner, json_lines, json_value, text_of
+from evopolicy.agents.streams.attempts import earlier, home_files, lines_with
+from evopolicy.agents.streams.stream import inner, json_lines, json_value, text_of
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
 
 _REFUSED = re.compile(r"^\w+ failed: .{0,80}Rejected\(", re.DOTALL)

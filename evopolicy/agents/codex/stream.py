@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.attempts import earlier, home_files, is_counted, lines_with, stderr_words
-from evopolicy.agents.stream import (
+from evopolicy.agents.streams.attempts import earlier, home_files, is_counted, lines_with, stderr_words
+from evopolicy.agents.streams.stream import (
     Collected,
     count_of,
     error_kind_of,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evopolicy.agents.coding import check_variables
+from evopolicy.agents.coding.cli import check_variables
 from evopolicy.agents.command.config import CommandConfig
 from evopolicy.agents.command.parsers import PARSERS
 from evopolicy.agents.command.program import started

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from evopolicy.agents.attempts import home_files
 from evopolicy.agents.claude_code import stream as claude_code
 from evopolicy.agents.codex import stream as codex
 from evopolicy.agents.gemini_cli import parser as gemini_cli
 from evopolicy.agents.kimi_code import parser as kimi_code
 from evopolicy.agents.opencode import parser as opencode
-from evopolicy.agents.stream import MAX_ERROR, Collected, inner, json_value, numbered_json_lines, text_of
+from evopolicy.agents.streams.attempts import home_files
+from evopolicy.agents.streams.stream import MAX_ERROR, Collected, inner, json_value, numbered_json_lines, text_of
 from evopolicy.kernel.ports.transcript import Transcript, Usage
 
 Reader = Callable[[Iterable[str], Path | None], Transcript]

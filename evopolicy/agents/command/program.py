@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from evopolicy.agents.node import SCRIPTS, candidates, package_files
+from evopolicy.agents.coding.node import SCRIPTS, candidates, package_files
 from evopolicy.kernel.errors import AgentError
 
 LINKS = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from evopolicy.agents.coding import CodingConfig
+from evopolicy.agents.coding.cli import CodingConfig
 from evopolicy.kernel.errors import ConfigError
 
 ALIASES = ("auto", "auto-gemini-2.5", "auto-gemini-3", "pro", "flash", "flash-lite")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.coding import CodingAgent, provider, version_of
+from evopolicy.agents.coding.cli import CodingAgent, provider, version_of
+from evopolicy.agents.coding.home import with_home_files
+from evopolicy.agents.coding.installed import configuration_files, named_files
+from evopolicy.agents.coding.node import Program, node_program
 from evopolicy.agents.gemini_cli import chats, parser
 from evopolicy.agents.gemini_cli.config import GeminiConfig
-from evopolicy.agents.home import with_home_files
-from evopolicy.agents.installed import configuration_files, named_files
-from evopolicy.agents.node import Program, node_program
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import Transcript

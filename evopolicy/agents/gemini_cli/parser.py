@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.gemini_cli import chats
-from evopolicy.agents.reasoning import with_reasoning
-from evopolicy.agents.stream import (
+from evopolicy.agents.streams.reasoning import with_reasoning
+from evopolicy.agents.streams.stream import (
     Collected,
     count_of,
     error_kind_of,

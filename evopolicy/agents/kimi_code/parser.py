@@ -9,8 +9,8 @@ from typing import Any
 
 from evopolicy.agents.kimi_code import wire as wires
 from evopolicy.agents.kimi_code.wire import Wire
-from evopolicy.agents.reasoning import with_reasoning
-from evopolicy.agents.stream import (
+from evopolicy.agents.streams.reasoning import with_reasoning
+from evopolicy.agents.streams.stream import (
     Collected,
     count_of,
     error_kind_of,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.reasoning import Thought
-from evopolicy.agents.stream import count_of, inner, numbered_json_lines, text_of
+from evopolicy.agents.streams.reasoning import Thought
+from evopolicy.agents.streams.stream import count_of, inner, numbered_json_lines, text_of
 
 FOLDER = ".kimi-code"
 COLLECTED = f"{FOLDER}/sessions/**/wire.jsonl"

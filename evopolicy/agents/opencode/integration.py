@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.coding import CodingAgent, find_cli, provider, version_of
-from evopolicy.agents.installed import configuration_files, named_files
+from evopolicy.agents.coding.cli import CodingAgent, find_cli, provider, version_of
+from evopolicy.agents.coding.installed import configuration_files, named_files
 from evopolicy.agents.opencode import parser
 from evopolicy.agents.opencode.config import OpenCodeConfig
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider

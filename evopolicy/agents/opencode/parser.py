@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.stream import (
+from evopolicy.agents.streams.stream import (
     Collected,
     cost_of,
     count_of,

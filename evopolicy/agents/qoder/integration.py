@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.agents.coding import CodingAgent, provider, version_of
-from evopolicy.agents.installed import configuration_files, named_files
-from evopolicy.agents.node import Program, node_program
+from evopolicy.agents.coding.cli import CodingAgent, provider, version_of
+from evopolicy.agents.coding.installed import configuration_files, named_files
+from evopolicy.agents.coding.node import Program, node_program
 from evopolicy.agents.qoder import parser
 from evopolicy.agents.qoder.config import QoderConfig
 from evopolicy.kernel.errors import AgentError

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.stream import (
+from evopolicy.agents.streams.stream import (
     Collected,
     count_of,
     error_kind_of,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evopolicy.agents.config import identity
 from evopolicy.agents.replay.config import ReplayConfig
-from evopolicy.agents.scripted import read_script, script_invocation
+from evopolicy.agents.scripted.invocation import read_script, script_invocation
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.files.program import archived
 from evopolicy.kernel.ports.pool import format_selector

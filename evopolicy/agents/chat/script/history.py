@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .chat_api import Answer, Call
+from .api import Answer, Call
 
 KEPT_OLD = 400
 """Characters a dropped output keeps of its head."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from evopolicy.agents.stream import inner, stderr_of
+from evopolicy.agents.streams.stream import inner, stderr_of
 
 MAX_LINE = 64 << 20
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .budget import Budget, total_budget, window
-from .session import CannotWork, Session, say
+from ..scripted.budget import Budget, total_budget, window
+from ..scripted.session import CannotWork, Session, say
 
 ENOUGH, FEWEST = 5, 3
 """With a budget for at least 5 generations the population is the usual one; else the budget is split into 3, as large

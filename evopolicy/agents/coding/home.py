@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evopolicy.agents import scripts
 from evopolicy.kernel.ports.protocols import AgentTask
 
 _SCRIPT, _PLACES = "home.py", "home.json"
@@ -23,7 +22,7 @@ def with_home_files(
         return tuple(argv), {}
     places = {name: f"home-{number}{Path(name).suffix}" for number, name in enumerate(texts)}
     files = {places[name]: text for name, text in texts.items()}
-    files[_SCRIPT] = (Path(str(scripts.__file__)).parent / _SCRIPT).read_text(encoding="utf-8")
+    files[_SCRIPT] = Path(__file__).with_name("home_script.py").read_text(encoding="utf-8")
     files[_PLACES] = json.dumps(places)
     first = (str(task.python), "-s", "-S", "-P", str(task.staging / _SCRIPT), str(task.staging / _PLACES))
     return (*first, *argv), files

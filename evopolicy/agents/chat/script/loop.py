@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .chat_api import Answer, Call, Failure, Server, ask
-from .chat_history import History, fenced_calls, parsed, split_thoughts
-from .chat_schema import described, schemas
-from .chat_tools import Result, Toolbox
+from .api import Answer, Call, Failure, Server, ask
+from .history import History, fenced_calls, parsed, split_thoughts
+from .schema import described, schemas
+from .tools import Result, Toolbox
 
 FOLDER = ".evopolicy-chat"
 """In the home: one history a session."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicy.agents.coding import CodingConfig, find_cli, version_of
+from evopolicy.agents.coding.cli import CodingConfig, find_cli, version_of
 from evopolicy.kernel.errors import AgentError
 
 SCRIPTS = (".js", ".mjs", ".cjs")

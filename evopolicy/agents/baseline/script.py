@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .budget import budget_left, window
-from .session import Session
+from ..scripted.budget import budget_left, window
+from ..scripted.session import Session
 
 
 def work(session: Session, options: dict[str, Any], _: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .chat_schema import Mistaken, checked
+from .schema import Mistaken, checked
 
 LINGER_SECONDS = 0.2
 """How long output is still taken once a command has ended, while something it left behind holds the pipe."""

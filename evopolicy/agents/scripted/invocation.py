@@ -8,8 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents import scripts
-from evopolicy.agents.stream import numbered_json_lines
+from evopolicy.agents.streams.stream import numbered_json_lines
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
@@ -20,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from scripts.session import run
-from scripts.{script} import work
+from scripts.scripted.session import run
+from scripts.{agent}.script import work
 
 run(work, sys.argv[1])
 """
@@ -29,13 +28,17 @@ run(work, sys.argv[1])
 
 def script_invocation(
     task: AgentTask,
-    script: str,
+    agent: str,
     options: Mapping[str, Any],
     *,
     packages: Sequence[str] = (),
     folders: Mapping[str, Path] | None = None,
 ) -> Invocation:
-    """Run `evopolicy.agents.scripts.<script>` in the agent's sandbox. It reaches the Host as any agent does."""
+    """Run `evopolicy.agents.<agent>.script` in the agent's sandbox. It reaches the Host as any agent does.
+
+    It is laid there with `scripted/session.py` and `scripted/budget.py`, in folders as here below `scripts/`, and
+    imports nothing else of EvoPolicy.
+    """
     payload = {
         "workspace": str(task.workspace),
         "staging": str(task.staging),
@@ -43,10 +46,10 @@ def script_invocation(
         "seed": task.seed,
         "options": dict(options),
     }
-    files = {f"scripts/{name}.py": _source(name) for name in ("session", "budget", script)}
+    files = {f"scripts/{name}.py": _source(name) for name in ("scripted/session", "scripted/budget", f"{agent}/script")}
     files |= {
-        "main.py": _MAIN.format(script=script),
-        "scripts/__init__.py": "",
+        "main.py": _MAIN.format(agent=agent),
+        **{f"scripts/{folder}__init__.py": "" for folder in ("", "scripted/", f"{agent}/")},
         "options.json": json.dumps(payload, indent=2, sort_keys=True) + "\n",
     }
     return Invocation(
@@ -58,7 +61,7 @@ def script_invocation(
 
 
 def _source(name: str) -> str:
-    return (Path(scripts.__path__[0]) / f"{name}.py").read_text(encoding="utf-8")
+    return (Path(__file__).parents[1] / f"{name}.py").read_text(encoding="utf-8")
 
 
 def package_versions(agent: str, packages: Sequence[str]) -> dict[str, str]:
@@ -75,7 +78,7 @@ def package_versions(agent: str, packages: Sequence[str]) -> dict[str, str]:
 
 
 def read_script(lines: Iterable[str]) -> Transcript:
-    """The transcript of a script's JSON lines: `{"step": ..., "text": ...}`, as `scripts/session.py` prints them."""
+    """The transcript of a script's JSON lines: `{"step": ..., "text": ...}`, as `scripted/session.py` prints them."""
     steps: list[Step] = []
     unknown: dict[str, int] = {}
     completed, error, malformed = False, "", 0

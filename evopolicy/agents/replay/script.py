@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from .session import Session, say
+from ..scripted.session import Session, say
 
 
 def work(session: Session, options: dict[str, Any], _: int) -> None:
