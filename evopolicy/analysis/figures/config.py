@@ -128,8 +128,8 @@ def draw_figure(config: FigureConfig, frames: Frames | None) -> Figure:
 def _edits(config: FigureConfig, frames: Frames) -> Figure:
     """Of the valid Runs, where these may be compared."""
     from evopolicy import analysis
-    from evopolicy.analysis.figures.material import gather
+    from evopolicy.analysis.figures.inputs import gather
 
-    material = gather(frames, allow=config.allow)
-    edits = analysis.diagnose(material.frames, data_edits=config.data_edits).edits
-    return analysis.edit_size_figure(edits, notes=material.notes, dark=config.dark)
+    inputs = gather(frames, allow=config.allow)
+    edits = analysis.diagnose(inputs.frames, data_edits=config.data_edits).edits
+    return analysis.edit_size_figure(edits, notes=inputs.notes, dark=config.dark)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from evopolicy.analysis.figures.inputs import FigureInputs, gather
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.material import Material, gather
 from evopolicy.analysis.figures.style import (
     WIDTH,
     Look,
@@ -76,24 +76,24 @@ def best_so_far_figure(
 
     Args:
         usage: see `trajectory.curve_points`; needed for the axes tokens and cost_usd.
-        entries, allow: see `material.gather`.
+        entries, allow: see `inputs.gather`.
     Raises RecordError where no Run has a value on that axis.
     """
-    material = gather(frames, entries, allow)
-    steps = _steps(material, axis, value, usage)
+    inputs = gather(frames, entries, allow)
+    steps = _steps(inputs, axis, value, usage)
     if not steps:
         raise RecordError(f"curves: no Run has a best so far by {value} against {axis}; there is nothing to draw")
-    benchmarks = [name for name in material.benchmarks if any(slug == name for _, slug in steps)]
-    drawn = [entry for entry in material.entries if any(name == entry for name, _ in steps)]
+    benchmarks = [name for name in inputs.benchmarks if any(slug == name for _, slug in steps)]
+    drawn = [entry for entry in inputs.entries if any(name == entry for name, _ in steps)]
     rows, columns = grid_of(len(benchmarks), 3)
     height = 3.3 if len(benchmarks) == 1 else 2.1 * rows
     with style(dark) as theme:
-        look = looks(material.entries, theme)
+        look = looks(inputs.entries, theme)
         keys = [] if len(benchmarks) == 1 else [(e, _line(look[e], theme)) for e in drawn]
-        notes, size, titles = _notes(material, steps, level, axis, usage), (WIDTH, height), labels(benchmarks)
+        notes, size, titles = _notes(inputs, steps, level, axis, usage), (WIDTH, height), labels(benchmarks)
         figure, panels = canvas(theme, _VALUES[value][0], notes, size=size, shape=(rows, columns), keys=keys)
         for panel, benchmark in zip(panels, benchmarks, strict=False):
-            end = _horizon(steps, benchmark, material, axis)
+            end = _horizon(steps, benchmark, inputs, axis)
             here = {entry: steps[entry, benchmark] for entry in drawn if (entry, benchmark) in steps}
             places = {e: _draw(panel, runs, look[e], theme, e, end, level) for e, runs in here.items()}
             _dress(panel, titles[benchmark], theme)
@@ -105,11 +105,11 @@ def best_so_far_figure(
 
 
 def _steps(
-    material: Material, axis: Axis, value: Value, usage: pd.DataFrame | None
+    inputs: FigureInputs, axis: Axis, value: Value, usage: pd.DataFrame | None
 ) -> dict[tuple[str, str], list[Steps]]:
     """By entry and Benchmark, a step function a Run; Runs without a value are left out."""
     found: dict[tuple[str, str], list[Steps]] = {}
-    for points in by_run(curve_points(material.frames, usage)).values():
+    for points in by_run(curve_points(inputs.frames, usage)).values():
         best: list[tuple[float, float]] = []
         for point in points:
             at, high = point[axis], point[f"best_{value}"]
@@ -120,10 +120,12 @@ def _steps(
     return found
 
 
-def _horizon(steps: Mapping[tuple[str, str], Sequence[Steps]], benchmark: str, material: Material, axis: Axis) -> float:
+def _horizon(
+    steps: Mapping[tuple[str, str], Sequence[Steps]], benchmark: str, inputs: FigureInputs, axis: Axis
+) -> float:
     """Right end of the axis: the budget for units, else the last improvement of any Run."""
     last = max(at for (_, slug), runs in steps.items() if slug == benchmark for run in runs for at, _ in run)
-    runs = material.frames.runs
+    runs = inputs.frames.runs
     budget = runs[runs["benchmark"] == benchmark]["units_budget"].max() if axis == "units" else 0
     if axis == "submissions":
         budget = runs[runs["benchmark"] == benchmark]["submissions"].max()
@@ -184,20 +186,20 @@ def _line(look: Look, theme: Theme) -> dict[str, Any]:
 
 
 def _notes(
-    material: Material,
+    inputs: FigureInputs,
     steps: Mapping[tuple[str, str], Sequence[Steps]],
     level: float,
     axis: Axis,
     usage: pd.DataFrame | None,
 ) -> list[str]:
     sizes = [len(runs) for runs in steps.values()]
-    notes = [material.count()]
-    every = sum(len(runs) for runs in material.runs.values())
+    notes = [inputs.count()]
+    every = sum(len(runs) for runs in inputs.runs.values())
     if missing := every - sum(sizes):
         notes.append(f"Without a value and in no line: {missing} of {every} Runs.")
     if max(sizes) >= MIN_RUNS:
         notes.append(
-            f"Line: mean of the Runs. Band: {100 * level:g} % interval of it over Runs, on these Episodes, "
+            f"Line: mean of the Runs. Band: {100 * level:g} % confidence interval of it over Runs, on these Episodes, "
             "Student's t, at each place by itself."
         )
         notes += [TWO_KINDS] if min(size for size in sizes if size >= MIN_RUNS) < FEW else []
@@ -206,12 +208,12 @@ def _notes(
             "Fewer than three Runs: each Run is a line of its own, marked where it improves, and there is no interval "
             "over Runs."
         )
-    return [*notes, *([] if usage is not None else _estimates(material, axis)), *material.notes]
+    return [*notes, *([] if usage is not None else _estimates(inputs, axis)), *inputs.notes]
 
 
-def _estimates(material: Material, axis: Axis) -> list[str]:
+def _estimates(inputs: FigureInputs, axis: Axis) -> list[str]:
     """What of the axis nobody reported, where it is read from the log of the Host's proxy."""
     prices = ["Cost: by the prices its Run was made with, of the tokens of each request."] if axis == "cost_usd" else []
-    guessed = material.estimated(TOKENS) if axis in ("tokens", "cost_usd") else []
+    guessed = inputs.estimated(TOKENS) if axis in ("tokens", "cost_usd") else []
     said = f"Tokens estimated, at least in part, by the length of texts for {', '.join(guessed)}."
     return [*prices, *([said] if guessed else [])]

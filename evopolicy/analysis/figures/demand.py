@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
+from evopolicy.analysis.figures.inputs import FigureInputs, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.scores import draw_bar, entries_axis
 from evopolicy.analysis.figures.style import WIDTH, canvas, looks, style
 from evopolicy.analysis.paper.anchors import Anchors, Scale, find_scale, scaled
@@ -66,8 +66,8 @@ def demand_figure(
     Raises RecordError where no Run is on a Benchmark of Core16, or none is complete for all entries;
     ConfigError for a `zero` there is not.
     """
-    material = gather(frames, entries, allow) if frames is not None else None
-    tables, ids, beside = _by_id(material) if material else ({}, {}, [])
+    inputs = gather(frames, entries, allow) if frames is not None else None
+    tables, ids, beside = _by_id(inputs) if inputs else ({}, {}, [])
     own = {e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()}
     paper = _published() if published or not own else {}
     if frames is not None and not any(own.values()):
@@ -81,19 +81,19 @@ def demand_figure(
     if not shared or not shown:
         raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
     points, spans = _points(means, tables, shown, shared, level, seed)
-    notes = _notes(material, [slug for slug in ids if ids[slug] in shared], taken, spans, scale, level)
+    notes = _notes(inputs, [slug for slug in ids if ids[slug] in shared], taken, spans, scale, level)
     notes += _left_out(means, tables, shown, shared, beside)
     return _draw(shown, points, spans, notes, own, dark)
 
 
-def _by_id(material: Material) -> tuple[dict[str, dict[str, Floats]], dict[str, str], list[str]]:
+def _by_id(inputs: FigureInputs) -> tuple[dict[str, dict[str, Floats]], dict[str, str], list[str]]:
     """Held-out tables of the Benchmarks of Core16, by Gymnasium id; their ids by slug; and others of such an id."""
-    runs = material.frames.runs
+    runs = inputs.frames.runs
     pairs = {str(b): str(i) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
     ids = {slug: id_ for id_, slug in slugs_of(pairs.items()).items() if id_ in DEMANDS}
     tables = {
         entry: {ids[name]: table for name, table in of.items() if name in ids}
-        for entry, of in heldout_tables(material).items()
+        for entry, of in heldout_tables(inputs).items()
     }
     return tables, ids, [slug for slug, id_ in pairs.items() if slug not in ids and gymnasium_id(id_) in DEMANDS]
 
@@ -158,7 +158,7 @@ def _draw(
 
 
 def _notes(
-    material: Material | None,
+    inputs: FigureInputs | None,
     slugs: Sequence[str],
     taken: Mapping[str, str],
     spans: Mapping[tuple[str, str], Interval],
@@ -169,12 +169,12 @@ def _notes(
     if scale is not None:
         said = f"0 is {scale.zero}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
     return [
-        material.count(benchmarks=slugs) if material else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
+        inputs.count(benchmarks=slugs) if inputs else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
         said,
         *interval_notes(list(spans.values()), level, "Line"),
         NOTE if taken else "",
-        *(protocol_note([s for s in material.frames.scores() if s.benchmark in slugs]) if taken and material else ()),
-        *((*material.heldout[1], *material.notes) if material else ()),
+        *(protocol_note([s for s in inputs.frames.scores() if s.benchmark in slugs]) if taken and inputs else ()),
+        *((*inputs.heldout[1], *inputs.notes) if inputs else ()),
     ]
 
 

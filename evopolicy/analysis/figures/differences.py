@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from evopolicy.analysis.figures.inputs import FigureInputs, gather, heldout_tables
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.material import Material, gather, heldout_tables
 from evopolicy.analysis.figures.scores import entries_axis
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, grid_of, looks, style
 from evopolicy.analysis.records.columns import rows_of
@@ -38,21 +38,21 @@ def difference_figure(
 
     Raises ConfigError for an entry there is not, RecordError where there is nothing to compare.
     """
-    material = gather(frames, entries, allow)
-    pairs = partners(material.entries, against)
-    keys = run_keys(rows_of(material.frames.runs))
-    found = entry_differences(heldout_tables(material), keys, pairs, seed=seed, level=level)
+    inputs = gather(frames, entries, allow)
+    pairs = partners(inputs.entries, against)
+    keys = run_keys(rows_of(inputs.frames.runs))
+    found = entry_differences(heldout_tables(inputs), keys, pairs, seed=seed, level=level)
     if not found:
         raise RecordError(
             "difference: no two entries that are compared have a Benchmark in common; choose another against="
         )
     names = list(pairs)
-    benchmarks = [name for name in material.benchmarks if any(one.benchmark == name for one in found)]
+    benchmarks = [name for name in inputs.benchmarks if any(one.benchmark == name for one in found)]
     rows, columns = grid_of(len(benchmarks), 3)
     with style(dark) as theme:
-        look, titles = looks(material.entries, theme), labels(benchmarks)
+        look, titles = looks(inputs.entries, theme), labels(benchmarks)
         size = WIDTH, rows * (0.75 + 0.3 * len(names)) + 0.4
-        title, notes = f"Held-out score less that of {name_partners(pairs)}", _notes(material, found, level)
+        title, notes = f"Held-out score less that of {name_partners(pairs)}", _notes(inputs, found, level)
         figure, panels = canvas(theme, title, notes, size=size, shape=(rows, columns), sharey=True)
         for panel, name in zip(panels, benchmarks, strict=False):
             panel.set_title(titles[name], color=theme.ink)
@@ -65,15 +65,15 @@ def difference_figure(
     return figure
 
 
-def _notes(material: Material, found: Sequence[EntryDifference], level: float) -> list[str]:
+def _notes(inputs: FigureInputs, found: Sequence[EntryDifference], level: float) -> list[str]:
     paired = sum(one.paired for one in found)
     return [
-        material.count({name for one in found for name in (one.entry, one.against)}, {one.benchmark for one in found}),
+        inputs.count({name for one in found for name in (one.entry, one.against)}, {one.benchmark for one in found}),
         *interval_notes([one.difference.interval for one in found], level, "Line"),
         f"Filled: p at most {1 - level:.2g}, adjusted for the {plural(len(found), 'difference')} drawn (Holm).",
         f"Read from the same Runs and paired by them: {paired} of {len(found)}." if paired else "",
-        *material.heldout[1],
-        *material.notes,
+        *inputs.heldout[1],
+        *inputs.notes,
     ]
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evopolicy.analysis.figures.inputs import FigureInputs, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.material import Material, Tables, few_runs, gather, heldout_tables
 from evopolicy.analysis.figures.style import (
     WIDTH,
     Look,
@@ -65,15 +65,15 @@ def rank_figure(
 
     Raises RecordError where nothing can be ranked.
     """
-    material = gather(frames, entries, allow)
-    table = rank_table([], allow=allow, extra=[*_scores(frames, material), *_extra(material, published)])
+    inputs = gather(frames, entries, allow)
+    table = rank_table([], allow=allow, extra=[*_scores(frames, inputs), *_extra(inputs, published)])
     rows = [row for row in table.entries if row.rank_score is not None]
     if not rows:
         raise RecordError("rank: no Benchmark is complete for every entry; there is nothing to draw")
-    spans = _rank_spans(material, table, rows, level, seed)
+    spans = _rank_spans(inputs, table, rows, level, seed)
     with style(dark) as theme:
-        look = looks([*material.entries, *(row.entry for row in rows if row.entry not in material.entries)], theme)
-        notes = _rank_notes(material, table, spans, published, level)
+        look = looks([*inputs.entries, *(row.entry for row in rows if row.entry not in inputs.entries)], theme)
+        notes = _rank_notes(inputs, table, spans, published, level)
         figure, (panel,) = canvas(theme, "Rank score", notes, size=(WIDTH, 0.62 + _ROW * 1.15 * len(rows)))
         for place, row in enumerate(rows):
             draw_bar(panel, place, row.rank_score or 0.0, spans.get(row.entry), look[row.entry], theme)
@@ -86,17 +86,17 @@ def rank_figure(
     return figure
 
 
-def _scores(frames: Frames, material: Material) -> list[CellScore]:
-    chosen = set(material.entries)
+def _scores(frames: Frames, inputs: FigureInputs) -> list[CellScore]:
+    chosen = set(inputs.entries)
     return [score for score in frames.scores() if score.entry in chosen]
 
 
-def _extra(material: Material, published: bool) -> list[CellScore]:
+def _extra(inputs: FigureInputs, published: bool) -> list[CellScore]:
     if not published:
         return []
-    runs = material.frames.runs
+    runs = inputs.frames.runs
     slugs = slugs_of((str(b), str(i)) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True))
-    taken = set(material.entries)
+    taken = set(inputs.entries)
     found = [
         replace(
             score,
@@ -112,10 +112,10 @@ def _extra(material: Material, published: bool) -> list[CellScore]:
 
 
 def _rank_spans(
-    material: Material, table: RankTable, rows: Sequence[EntryRank], level: float, seed: int
+    inputs: FigureInputs, table: RankTable, rows: Sequence[EntryRank], level: float, seed: int
 ) -> dict[str, Interval]:
     """Intervals of the entries that have Runs; the others are held at their means."""
-    tables = heldout_tables(material)
+    tables = heldout_tables(inputs)
     widths = {name: part.shape[1] for of in tables.values() for name, part in of.items()}
     chosen = {}
     for row in rows:
@@ -129,25 +129,25 @@ def _rank_spans(
 
 
 def _rank_notes(
-    material: Material,
+    inputs: FigureInputs,
     table: RankTable,
     spans: Mapping[str, Interval],
     published: bool,
     level: float,
 ) -> list[str]:
     rows = [row for row in table.entries if row.rank_score is not None]
-    drawn = [score for score in _scores(material.frames, material) if score.benchmark in table.ranked]
+    drawn = [score for score in _scores(inputs.frames, inputs) if score.benchmark in table.ranked]
     left = [name for name in table.benchmarks if name not in table.ranked]
     gone = [row.entry for row in table.entries if row.rank_score is None]
     return [
-        material.count([row.entry for row in rows], table.ranked),
+        inputs.count([row.entry for row in rows], table.ranked),
         "Dot: the rank score on one Benchmark." if len(table.ranked) > 1 else "",
         *interval_notes(list(spans.values()), level, "Line"),
         f"Without a result and left out: {', '.join(gone)}." if gone else "",
         f"Not complete for every entry and left out: {', '.join(left)}." if left else "",
         *([NOTE, *protocol_note(drawn)] if published else []),
-        *material.heldout[1],
-        *material.notes,
+        *inputs.heldout[1],
+        *inputs.notes,
     ]
 
 
@@ -208,18 +208,18 @@ def profile_figure(
 
     Raises RecordError where no Benchmark has Runs of every entry and a scale.
     """
-    material = gather(frames, entries, allow)
-    tables = heldout_tables(material)
-    runs = material.frames.runs
+    inputs = gather(frames, entries, allow)
+    tables = heldout_tables(inputs)
+    runs = inputs.frames.runs
     random = {str(entry) for entry in runs[runs["agent_name"] == "random"]["entry"]}
     scale, said = (anchors, "0 and 1 are the anchors given.") if anchors is not None else own_anchors(tables, random)
-    shared = [b for b in material.benchmarks if b in scale and all(b in of for of in tables.values())]
+    shared = [b for b in inputs.benchmarks if b in scale and all(b in of for of in tables.values())]
     if not shared:
         raise RecordError("profile: no Benchmark has Runs of every entry and two scores that are 0 and 1")
-    bands = _bands(material, tables, {name: scale[name] for name in shared}, level, seed)
+    bands = _bands(inputs, tables, {name: scale[name] for name in shared}, level, seed)
     with style(dark) as theme:
-        look = looks(material.entries, theme)
-        notes = _profile_notes(material, shared, list(bands.values()), said, level)
+        look = looks(inputs.entries, theme)
+        notes = _profile_notes(inputs, shared, list(bands.values()), said, level)
         figure, (panel,) = canvas(theme, "Performance profile", notes, size=(WIDTH, 3.2))
         for entry, band in bands.items():
             _draw_band(panel, band, look[entry], entry)
@@ -233,7 +233,7 @@ def profile_figure(
     return figure
 
 
-def _bands(material: Material, tables: Tables, scale: Anchors, level: float, seed: int) -> dict[str, ProfileBand]:
+def _bands(inputs: FigureInputs, tables: Tables, scale: Anchors, level: float, seed: int) -> dict[str, ProfileBand]:
     """Profiles by entry, over the Benchmarks of `scale`."""
     thresholds = np.linspace(0.0, 1.0, 101)
     return {
@@ -244,7 +244,7 @@ def _bands(material: Material, tables: Tables, scale: Anchors, level: float, see
             level=level,
             anchors=scale,
         )
-        for entry in material.entries
+        for entry in inputs.entries
         if entry in tables
     }
 
@@ -257,7 +257,7 @@ def _draw_band(panel: Axes, band: ProfileBand, look: Look, entry: str) -> None:
 
 
 def _profile_notes(
-    material: Material, shared: Sequence[str], bands: Sequence[ProfileBand], said: str, level: float
+    inputs: FigureInputs, shared: Sequence[str], bands: Sequence[ProfileBand], said: str, level: float
 ) -> list[str]:
     words = {
         "runs_and_episodes": "over Runs and Episodes",
@@ -265,14 +265,17 @@ def _profile_notes(
         "episodes": "over Episodes, of these Runs",
     }
     kinds = dict.fromkeys(words[band.over] for band in bands if band.over is not None)
-    left = [name for name in material.benchmarks if name not in shared]
+    left = [name for name in inputs.benchmarks if name not in shared]
     return [
-        material.count(benchmarks=shared),
+        inputs.count(benchmarks=shared),
         said,
-        *(f"Bands: {100 * level:g} % interval {kind}, crossed bootstrap, at each τ by itself." for kind in kinds),
+        *(
+            f"Bands: {100 * level:g} % confidence interval {kind}, crossed bootstrap, at each τ by itself."
+            for kind in kinds
+        ),
         *told_once(band.note for band in bands),
-        few_runs(heldout_tables(material), shared),
+        few_runs(heldout_tables(inputs), shared),
         f"Left out, without Runs of every entry or without a scale: {', '.join(left)}." if left else "",
-        *material.heldout[1],
-        *material.notes,
+        *inputs.heldout[1],
+        *inputs.notes,
     ]

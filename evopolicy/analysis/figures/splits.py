@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from evopolicy.analysis.figures.inputs import gather
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.material import gather
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, looks, style
 from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
@@ -37,21 +37,21 @@ def splits_figure(
 
     Raises RecordError where no Submission has two of the three.
     """
-    material = gather(frames, entries, allow)
-    rows = [row for row in rows_of(score_gaps(material.frames)) if any(_both(row, pair) for pair in _PAIRS)]
+    inputs = gather(frames, entries, allow)
+    rows = [row for row in rows_of(score_gaps(inputs.frames)) if any(_both(row, pair) for pair in _PAIRS)]
     if not rows:
         raise RecordError("splits: no Submission has scores on two splits; there is nothing to draw")
-    benchmarks = [name for name in material.benchmarks if any(row["benchmark"] == name for row in rows)]
+    benchmarks = [name for name in inputs.benchmarks if any(row["benchmark"] == name for row in rows)]
     across = 1 if len(benchmarks) == 1 else 2
     height = math.ceil(len(benchmarks) / across)
-    spans = _spans(material.frames, level)
+    spans = _spans(inputs.frames, level)
     with style(dark) as theme:
-        look, titles = looks(material.entries, theme), labels(benchmarks)
-        drawn = [entry for entry in material.entries if any(row["entry"] == entry for row in rows)]
+        look, titles = looks(inputs.entries, theme), labels(benchmarks)
+        drawn = [entry for entry in inputs.entries if any(row["entry"] == entry for row in rows)]
         figure, panels = canvas(
             theme,
             "Training, Validation and Assessment",
-            _notes(material.count(drawn, benchmarks), rows, spans, level, material.notes),
+            _notes(inputs.count(drawn, benchmarks), rows, spans, level, inputs.notes),
             size=(WIDTH, (2.9 if across == 1 else 1.95) * height),
             shape=(height, 2 * across),
             keys=[(entry, _key(look[entry], theme)) for entry in drawn],
@@ -153,6 +153,8 @@ def _notes(
     return [
         f"{count} {len(rows)} published Submissions, {selected} of them selected (large, dark edge).",
         "On the line the two scores are equal; below it the first promised more than the second held.",
-        f"Lines: {100 * level:g} % interval of a selected Program's mean over Episodes, of this Run." if spans else "",
+        f"Lines: {100 * level:g} % confidence interval of a selected Program's mean over Episodes, of this Run."
+        if spans
+        else "",
         *more,
     ]

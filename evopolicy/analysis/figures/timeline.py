@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from evopolicy.analysis.figures.material import of_runs
+from evopolicy.analysis.figures.inputs import of_runs
 from evopolicy.analysis.figures.style import WIDTH, Theme, canvas, style
 from evopolicy.analysis.programs.edits import edit_frame, phase_frame
 from evopolicy.analysis.records.columns import rows_of

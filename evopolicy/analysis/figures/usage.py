@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evopolicy.analysis.figures.inputs import FigureInputs, gather, heldout_tables
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.material import Material, gather, heldout_tables
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, looks, short, style
 from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
@@ -54,18 +54,18 @@ def usage_figure(
 
     Raises RecordError where no Run reports usage.
     """
-    material = gather(frames, entries, allow)
-    used = {axis: found for axis in _AXES if (found := _used(material, axis))}
+    inputs = gather(frames, entries, allow)
+    used = {axis: found for axis in _AXES if (found := _used(inputs, axis))}
     if not used:
         raise RecordError("usage: no Run reports tokens or cost (offline agents use none); there is nothing to draw")
-    score = _score(material, level, seed)
+    score = _score(inputs, level, seed)
     with style(dark) as theme:
-        look = looks(material.entries, theme)
-        drawn = [entry for entry in material.entries if any(entry in found for found in used.values())]
+        look = looks(inputs.entries, theme)
+        drawn = [entry for entry in inputs.entries if any(entry in found for found in used.values())]
         figure, panels = canvas(
             theme,
             "Usage against score",
-            _notes(material, used, drawn, score, level),
+            _notes(inputs, used, drawn, score, level),
             size=(WIDTH, 2.9),
             shape=(1, len(used)),
             keys=[(entry, _key(look[entry], theme)) for entry in drawn],
@@ -74,9 +74,9 @@ def usage_figure(
         for panel, (axis, found) in zip(panels, used.items(), strict=True):
             for entry in drawn:
                 if entry in found and entry in score.spans:
-                    runs = _run_points(material, entry, found[entry])
+                    runs = _run_points(inputs, entry, found[entry])
                     _draw(panel, list(found[entry].values()), runs, score.spans[entry], look[entry], theme, entry)
-            _dress(panel, axis, estimated=bool(material.estimated(_COLUMNS[axis])))
+            _dress(panel, axis, estimated=bool(inputs.estimated(_COLUMNS[axis])))
         panels[0].set_ylabel(score.name)
     return figure
 
@@ -85,21 +85,21 @@ def _key(look: Look, theme: Theme) -> dict[str, Any]:
     return {"ls": "", "marker": look.marker, "color": look.colour, "mfc": fill(look, theme)}
 
 
-def _used(material: Material, axis: str) -> dict[str, dict[str, float]]:
+def _used(inputs: FigureInputs, axis: str) -> dict[str, dict[str, float]]:
     """By entry and Run, the Runs that report it."""
     found: dict[str, dict[str, float]] = {}
-    for row in rows_of(material.frames.usage):
+    for row in rows_of(inputs.frames.usage):
         parts = [row[name] for name in _COLUMNS[axis] if row[name] is not None]
         if sum(parts) > 0:
             found.setdefault(row["entry"], {})[row["run"]] = float(sum(parts))
     return found
 
 
-def _score(material: Material, level: float, seed: int) -> _Score:
-    tables = heldout_tables(material)
-    shared = [b for b in material.benchmarks if all(b in of for of in tables.values())]
-    if len(material.benchmarks) == 1:
-        name = material.benchmarks[0]
+def _score(inputs: FigureInputs, level: float, seed: int) -> _Score:
+    tables = heldout_tables(inputs)
+    shared = [b for b in inputs.benchmarks if all(b in of for of in tables.values())]
+    if len(inputs.benchmarks) == 1:
+        name = inputs.benchmarks[0]
         spans = {entry: mean_interval(of[name], level=level) for entry, of in tables.items()}
         return _Score(f"held-out mean on {labels([name])[name]}", spans)
     if not shared:
@@ -109,11 +109,11 @@ def _score(material: Material, level: float, seed: int) -> _Score:
     return _Score(f"rank score, {plural(len(shared), 'Benchmark')}", spans)
 
 
-def _run_points(material: Material, entry: str, used: Mapping[str, float]) -> list[tuple[float, float]]:
+def _run_points(inputs: FigureInputs, entry: str, used: Mapping[str, float]) -> list[tuple[float, float]]:
     """(usage, held-out mean) of an entry's Runs where there is one Benchmark."""
-    if len(material.benchmarks) != 1:
+    if len(inputs.benchmarks) != 1:
         return []
-    facts = rows_of(material.frames.runs)
+    facts = rows_of(inputs.frames.runs)
     return [(used[row["run"]], row["heldout_mean"]) for row in facts if row["entry"] == entry and row["run"] in used]
 
 
@@ -155,24 +155,24 @@ def _dress(panel: Axes, axis: str, *, estimated: bool) -> None:
 
 
 def _notes(
-    material: Material,
+    inputs: FigureInputs,
     used: Mapping[str, Mapping[str, Mapping[str, float]]],
     drawn: Sequence[str],
     score: _Score,
     level: float,
 ) -> list[str]:
-    silent = [entry for entry in material.entries if entry not in drawn]
-    tokens, cost = (", ".join(material.estimated(_COLUMNS[axis] if axis in used else ())) for axis in _AXES)
+    silent = [entry for entry in inputs.entries if entry not in drawn]
+    tokens, cost = (", ".join(inputs.estimated(_COLUMNS[axis] if axis in used else ())) for axis in _AXES)
     spans = [score.spans[entry] for entry in drawn if entry in score.spans]
-    several = len(material.benchmarks) > 1
+    several = len(inputs.benchmarks) > 1
     return [
-        material.count(),
+        inputs.count(),
         "Marks: mean usage of a Run, on a logarithmic axis"
         + (", between the least and the most." if several else "; small: the Runs."),
         *interval_notes(spans, level, "Upright lines"),
         f"No usage reported, ranked but not drawn: {', '.join(silent)}." if silent else "",
         f"{ESTIMATE_MARK} Tokens estimated, at least in part, by the length of texts for {tokens}." if tokens else "",
         f"{ESTIMATE_MARK} Cost estimated, at least in part, from list prices for {cost}." if cost else "",
-        *material.heldout[1],
-        *material.notes,
+        *inputs.heldout[1],
+        *inputs.notes,
     ]

@@ -238,7 +238,10 @@ def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, h
     `mark` is what they look like there; `sheet.mark_kinds` tells those of several kinds apart.
     """
     kinds = dict.fromkeys(span.kind for span in spans if span.over is not None)
-    return [*(f"{mark}: {100 * level:g} % interval {kind}." for kind in kinds), *told_once(span.note for span in spans)]
+    return [
+        *(f"{mark}: {100 * level:g} % confidence interval {kind}." for kind in kinds),
+        *told_once(span.note for span in spans),
+    ]
 
 
 def told_once(notes: Iterable[str]) -> list[str]:

@@ -11,8 +11,8 @@ from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
 from evopolicy.analysis.stats.intervals import Interval, interval_notes
 from evopolicy.analysis.stats.resampling import improvement_interval
+from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.analysis.tables.scores import Tables, episode_tables
-from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.shown import plural
 from evopolicy.present.numbers import fitting
@@ -22,20 +22,20 @@ _DIGITS = 3
 _TITLES = {"p": "p", "p_holm": "p (Holm)", "improvement": "P(higher)"}
 
 
-def difference_table(material: Material, name: str) -> Table:
+def difference_table(inputs: TableInputs, name: str) -> Table:
     """Every entry of a person's Runs less the entry `against`.
 
     Raises ConfigError for an entry there is not, RecordError where there is nothing to compare.
     """
-    config = material.config
-    against = partners(material.entries, config.against)
-    tables, lacking = episode_tables(material)
+    config = inputs.config
+    against = partners(inputs.entries, config.against)
+    tables, lacking = episode_tables(inputs)
     if lacking:
         raise RecordError(f"difference: the held-out Episodes of {lacking[0]} are not on disk; leave that out")
     assert config.over is not None  # the config refuses a difference without an interval
     found = entry_differences(
         tables,
-        run_keys(rows_of(material.valid(material.table().runs))),
+        run_keys(rows_of(inputs.valid(inputs.table().runs))),
         against,
         seed=config.seed,
         over=config.over,
@@ -46,14 +46,14 @@ def difference_table(material: Material, name: str) -> Table:
         raise RecordError(
             "difference: no two entries that are compared have a Benchmark in common; choose another against="
         )
-    drawn = _by_cell(material, found) if config.rows == "cells" else _by_entry(material, found, tables)
+    drawn = _by_cell(inputs, found) if config.rows == "cells" else _by_entry(inputs, found, tables)
     columns, rows, spans = drawn
     notes = [
         f"Each entry less {name_partners(against)}: paired by held-out Episode.",
         *_paired_note(found),
         f"p (Holm): adjusted for the {plural(len(found), 'difference')} of this table.",
         "P(higher): chance that a Run of the entry scores above one of the other, ties half.",
-        *material.notes,
+        *inputs.notes,
         *interval_notes(spans, config.level),
     ]
     stub = len(columns) - len(config.columns)
@@ -73,11 +73,11 @@ def _paired_note(found: Sequence[EntryDifference]) -> list[str]:
 _Drawn = tuple[list[Column], list[tuple[Cell, ...]], list[Interval]]
 
 
-def _by_cell(material: Material, found: Sequence[EntryDifference]) -> _Drawn:
-    config = material.config
+def _by_cell(inputs: TableInputs, found: Sequence[EntryDifference]) -> _Drawn:
+    config = inputs.config
     columns = [Column("entry", "entry", text=True), Column("benchmark", "Benchmark", text=True)]
     columns += [Column(key, _TITLES.get(key, key)) for key in config.columns]
-    ordered = [one for slug in material.benchmarks for one in found if one.benchmark == slug]
+    ordered = [one for slug in inputs.benchmarks for one in found if one.benchmark == slug]
     rows = []
     for one in ordered:
         cells = {
@@ -87,7 +87,7 @@ def _by_cell(material: Material, found: Sequence[EntryDifference]) -> _Drawn:
             "improvement": number(one.improvement.estimate, _DIGITS, one.improvement),
             "runs": words(f"{one.runs}, paired" if one.paired else f"{one.runs} / {one.others}"),
         }
-        slug = Cell(one.benchmark, material.titles[one.benchmark])
+        slug = Cell(one.benchmark, inputs.titles[one.benchmark])
         rows.append((words(one.entry), slug, *(cells[key] for key in config.columns)))
     spans = [one.difference.interval for one in found] if "difference" in config.columns else []
     spans += [one.improvement for one in found] if "improvement" in config.columns else []
@@ -107,14 +107,14 @@ def _p(value: float) -> Cell:
     return Cell(value, "<0.001") if value < 0.0005 else number(value, _DIGITS)
 
 
-def _by_entry(material: Material, found: Sequence[EntryDifference], tables: Tables) -> _Drawn:
-    config = material.config
+def _by_entry(inputs: TableInputs, found: Sequence[EntryDifference], tables: Tables) -> _Drawn:
+    config = inputs.config
     columns = [Column("entry", "entry", text=True), *(Column(key, _TITLES.get(key, key)) for key in config.columns)]
     rows, spans = [], []
     rng = np.random.default_rng(config.seed)
     for entry in dict.fromkeys(one.entry for one in found):
         own = [one for one in found if one.entry == entry]
-        span = _overall(own, tables, material, rng)
+        span = _overall(own, tables, inputs, rng)
         spans.append(span)
         decided = [one.decided(config.level) for one in own]
         cells = {
@@ -127,9 +127,9 @@ def _by_entry(material: Material, found: Sequence[EntryDifference], tables: Tabl
     return columns, rows, spans if "improvement" in config.columns else []
 
 
-def _overall(own: Sequence[EntryDifference], tables: Tables, material: Material, rng: np.random.Generator) -> Interval:
+def _overall(own: Sequence[EntryDifference], tables: Tables, inputs: TableInputs, rng: np.random.Generator) -> Interval:
     """Mean over Benchmarks of the chance of improvement; of one Benchmark its own."""
-    config = material.config
+    config = inputs.config
     if len(own) == 1:
         return own[0].improvement
     pair = own[0].entry, own[0].against

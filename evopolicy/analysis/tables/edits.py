@@ -12,9 +12,9 @@ from evopolicy.analysis.paper.facts import DEMANDS, EDITS
 from evopolicy.analysis.programs.edits import edit_frame
 from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.statistics import wilson
+from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.analysis.tables.marks import mark_columns
 from evopolicy.analysis.tables.rows import Row, integer, is_in, lay_out, noted, row_names
-from evopolicy.analysis.tables.source import Material
 from evopolicy.kernel.shown import plural
 from evopolicy.present.table import Cell, Table, percent
 
@@ -29,44 +29,44 @@ class _Count:
     hits: int
 
 
-def edits_table(material: Material, name: str) -> Table:
+def edits_table(inputs: TableInputs, name: str) -> Table:
     """How many edits of each kind, and how often one raised the best Validation mean so far."""
-    data_edits = material.config.data_edits
-    submissions = rows_of(material.valid(edit_frame(material.table(), data_edits=data_edits))) if material.own else []
-    runs = rows_of(material.valid(material.table().runs)) if material.own else []
+    data_edits = inputs.config.data_edits
+    submissions = rows_of(inputs.valid(edit_frame(inputs.table(), data_edits=data_edits))) if inputs.own else []
+    runs = rows_of(inputs.valid(inputs.table().runs)) if inputs.own else []
 
     def cell(row: Row, group: str, column: str) -> Cell:
-        if material.is_published(row[0]):
-            return _published_edits(material, row[0], group, column)
+        if inputs.is_published(row[0]):
+            return _published_edits(inputs, row[0], group, column)
         if column == "runs":
-            return integer(sum(is_in(material, run, row, group) for run in runs))
-        chosen = [one for one in submissions if is_in(material, one, row, group)]
+            return integer(sum(is_in(inputs, run, row, group) for run in runs))
+        chosen = [one for one in submissions if is_in(inputs, one, row, group)]
         kind, _, what = column.partition("_")
         count = _count(
             [one for one in chosen if one["kind"] == {"rollbacks": "rollback", "retests": "retest"}.get(kind, kind)]
         )
         if what in ("chance", "durable"):
             return _share(what, [one for one in chosen if one["kind"] == kind])
-        return _rate(material, count) if what == "hits" else integer(count.total)
+        return _rate(inputs, count) if what == "hits" else integer(count.total)
 
-    table = lay_out(material, name, cell)
+    table = lay_out(inputs, name, cell)
     notes = list(table.notes)
     unknown = sum(one["edit"] and one["new_best"] is None for one in submissions)
     if unknown:
         notes.append(f"Hits are of the edits whose Validation mean is known; {unknown} are not.")
     notes += _unknown_kinds(submissions, len(runs))
-    if any("_edits" in column for column in material.config.columns):
-        notes += _unlike_counts(material, runs)
-    if any(column.endswith("_chance") for column in material.config.columns):
+    if any("_edits" in column for column in inputs.config.columns):
+        notes += _unlike_counts(inputs, runs)
+    if any(column.endswith("_chance") for column in inputs.config.columns):
         notes.append("By chance: hits if all Programs of a Run so far were alike, 1 / k for the k-th Program.")
-    if any(column.endswith("_durable") for column in material.config.columns):
+    if any(column.endswith("_durable") for column in inputs.config.columns):
         notes.append("Durable: hits after which no later Submission fell back to the best before, on Validation.")
     if data_edits:
         notes.append("Of the Runs, another Program with the same source (new numbers in a file) is a parametric edit.")
-    if material.published:
+    if inputs.published:
         notes.append(published_facts.EDITS_NOTE)
-    if material.config.over:
-        level = f"{100 * material.config.level:g} %"
+    if inputs.config.over:
+        level = f"{100 * inputs.config.level:g} %"
         notes.append(f"[low, high]: {level} interval of a rate by Wilson, as if edits were independent of each other.")
     marked = [head.key for head in table.columns if "_hits" in head.key]
     return mark_columns(noted(table, notes), marked)
@@ -82,16 +82,16 @@ def _unknown_kinds(submissions: Sequence[Mapping[str, Any]], runs: int) -> list[
     ]
 
 
-def _unlike_counts(material: Material, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def _unlike_counts(inputs: TableInputs, runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """That rows are totals over unlike numbers of Runs, where the eye would compare them."""
 
     def there(row: Row, group: str) -> int:
-        if material.is_published(row[0]):
-            return int(_published_edits(material, row[0], group, "runs").value or 0)
-        return sum(is_in(material, run, row, group) for run in runs)
+        if inputs.is_published(row[0]):
+            return int(_published_edits(inputs, row[0], group, "runs").value or 0)
+        return sum(is_in(inputs, run, row, group) for run in runs)
 
-    rows = row_names(material)
-    if all(len({there(row, group) for row in rows} - {0}) < 2 for group in material.groups()):
+    rows = row_names(inputs)
+    if all(len({there(row, group) for row in rows} - {0}) < 2 for group in inputs.groups()):
         return []
     return ["Edits are totals over a row's Runs, whose numbers differ: compare edits a Run, or hits, which are rates."]
 
@@ -110,15 +110,15 @@ def _share(what: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
     return percent(math.fsum(values) / len(values), None, 0) if values else Cell()
 
 
-def _rate(material: Material, count: _Count) -> Cell:
+def _rate(inputs: TableInputs, count: _Count) -> Cell:
     if not count.known:
         return Cell()
-    bounds = wilson(count.hits, count.known, material.config.level) if material.config.over else None
-    return percent(count.hits / count.known, bounds, material.config.digits or 0)
+    bounds = wilson(count.hits, count.known, inputs.config.level) if inputs.config.over else None
+    return percent(count.hits / count.known, bounds, inputs.config.digits or 0)
 
 
-def _published_edits(material: Material, entry: str, group: str, column: str) -> Cell:
-    facts = EDITS.get(material.names[entry])
+def _published_edits(inputs: TableInputs, entry: str, group: str, column: str) -> Cell:
+    facts = EDITS.get(inputs.names[entry])
     demands = DEMANDS if group == "" else tuple(d for d in DEMANDS if d == group)
     if facts is None or not demands:
         return Cell()
@@ -130,4 +130,4 @@ def _published_edits(material: Material, entry: str, group: str, column: str) ->
     found = [facts[kind, demand] for demand in demands]
     total = sum(one.edits for one in found)
     count = _Count(total, total, sum(one.hits for one in found))
-    return _rate(material, count) if what == "hits" else integer(total)
+    return _rate(inputs, count) if what == "hits" else integer(total)

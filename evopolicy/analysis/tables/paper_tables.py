@@ -9,7 +9,7 @@ from evopolicy.analysis.tables.config import Kind, TableConfig
 
 if TYPE_CHECKING:
     from evopolicy.analysis.records.frames import Frames
-    from evopolicy.analysis.tables.source import Material
+    from evopolicy.analysis.tables.inputs import TableInputs
     from evopolicy.present.table import Table
 
 
@@ -19,13 +19,13 @@ def paper_table(config: TableConfig, frames: Frames | None = None, *, name: str 
     Raises ConfigError for an entry, Benchmark or anchor there is not and where there is nothing to show; RecordError
     where cells are missing or conditions differ and neither was asked for.
     """
-    from evopolicy.analysis.tables.source import gather
+    from evopolicy.analysis.tables.inputs import gather
     from evopolicy.present.table import mark_kinds
 
     return mark_kinds(_builders()[config.kind](gather(config, frames), name))
 
 
-def _builders() -> Mapping[Kind, Callable[[Material, str], Table]]:
+def _builders() -> Mapping[Kind, Callable[[TableInputs, str], Table]]:
     from evopolicy.analysis.tables import differences as table_differences
     from evopolicy.analysis.tables import edits as table_edits
     from evopolicy.analysis.tables import runs as table_runs

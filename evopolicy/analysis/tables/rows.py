@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evopolicy.analysis.paper.published import DEMANDS
-from evopolicy.analysis.tables.source import Material
+from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.present.table import Cell, Column, Table
 
 Row = tuple[str, str | None]
@@ -24,43 +24,43 @@ TITLES = {
 }  # fmt: skip
 
 
-def row_names(material: Material) -> list[Row]:
-    if material.config.rows == "entries":
-        return [(entry, None) for entry in material.entries]
-    there = {(score.entry, score.benchmark) for score in material.own}
-    return [(entry, b) for b in material.benchmarks for entry in material.entries if (entry, b) in there]
+def row_names(inputs: TableInputs) -> list[Row]:
+    if inputs.config.rows == "entries":
+        return [(entry, None) for entry in inputs.entries]
+    there = {(score.entry, score.benchmark) for score in inputs.own}
+    return [(entry, b) for b in inputs.benchmarks for entry in inputs.entries if (entry, b) in there]
 
 
-def is_in(material: Material, one: Mapping[str, Any], row: Row, group: str) -> bool:
+def is_in(inputs: TableInputs, one: Mapping[str, Any], row: Row, group: str) -> bool:
     entry, benchmark = row
-    return one["entry"] == entry and benchmark in (None, one["benchmark"]) and material.group(one["benchmark"]) == group
+    return one["entry"] == entry and benchmark in (None, one["benchmark"]) and inputs.group(one["benchmark"]) == group
 
 
-def lay_out(material: Material, name: str, cell: Callable[[Row, str, str], Cell]) -> Table:
+def lay_out(inputs: TableInputs, name: str, cell: Callable[[Row, str, str], Cell]) -> Table:
     """A row an entry or a cell, and every column once a group."""
-    config = material.config
+    config = inputs.config
     columns = [Column("entry", "entry", text=True)]
     if config.rows == "cells":
         columns.insert(0, Column("benchmark", "Benchmark", text=True))
-    places = [(group, column) for group in material.groups() for column in config.columns]
+    places = [(group, column) for group in inputs.groups() for column in config.columns]
     stub = len(columns)
     columns += [
-        Column(f"{column} {group}".strip(), TITLES.get(column, column), group=_group_title(material, group))
+        Column(f"{column} {group}".strip(), TITLES.get(column, column), group=_group_title(inputs, group))
         for group, column in places
     ]
     columns.append(Column("source", "source", text=True, drawn=False))
     rows = []
-    for entry, benchmark in row_names(material):
-        first = [material.named(entry)]
+    for entry, benchmark in row_names(inputs):
+        first = [inputs.named(entry)]
         if benchmark is not None:
-            first.insert(0, Cell(benchmark, material.titles[benchmark]))
+            first.insert(0, Cell(benchmark, inputs.titles[benchmark]))
         cells = [cell((entry, benchmark), group, column) for group, column in places]
-        rows.append((*first, *cells, material.origin(entry)))
-    return Table(name, config.title, tuple(columns), tuple(rows), stub, material.notes)
+        rows.append((*first, *cells, inputs.origin(entry)))
+    return Table(name, config.title, tuple(columns), tuple(rows), stub, inputs.notes)
 
 
-def _group_title(material: Material, group: str) -> str:
-    return f"{group} tasks" if material.config.by == "demand" and group in DEMANDS else group
+def _group_title(inputs: TableInputs, group: str) -> str:
+    return f"{group} tasks" if inputs.config.by == "demand" and group in DEMANDS else group
 
 
 def integer(value: int) -> Cell:

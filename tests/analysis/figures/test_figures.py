@@ -22,8 +22,8 @@ from matplotlib.text import Text
 from evopolicy.analysis.figures.curves import best_so_far_figure
 from evopolicy.analysis.figures.demand import demand_figure
 from evopolicy.analysis.figures.edits import edit_size_figure
+from evopolicy.analysis.figures.inputs import gather, heldout_tables
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.material import gather, heldout_tables
 from evopolicy.analysis.figures.scores import profile_figure, rank_figure
 from evopolicy.analysis.figures.splits import splits_figure
 from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, as_dark, note_of, save_figure, svg_text, title_of
@@ -117,7 +117,7 @@ def test_three_runs_are_their_mean_with_students_interval_over_runs() -> None:
     span = mean_interval(np.array([[4.0], [5.0], [6.0]]), over="runs")
     assert heights.max() == pytest.approx(span.high)
     assert heights.min() == pytest.approx(mean_interval(np.array([[0.0], [1.0], [2.0]]), over="runs").low)
-    assert "95 % interval of it over Runs" in note_of(figure)
+    assert "95 % confidence interval of it over Runs" in note_of(figure)
     assert texts(panel) == ["ada"]
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("Episode units spent", "best Validation mean")
 
@@ -253,7 +253,7 @@ def test_rank_bars_have_their_scores_dots_and_intervals() -> None:
     assert texts(panel) == ["1.000", "0.500", "0.000"]
     assert [points(line)[0][0] for line in lines(panel, "Benchmarks")] == [1.0, 0.5, 0.0]
     assert len(panel.containers) == 6  # a bar and an interval each
-    assert "95 % interval over Runs and Episodes, crossed bootstrap" in note_of(figure)
+    assert "95 % confidence interval over Runs and Episodes, crossed bootstrap" in note_of(figure)
 
 
 def test_few_runs_have_no_rank_interval_and_the_note_names_them() -> None:

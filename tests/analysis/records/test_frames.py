@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from evopolicy.analysis import find_runs, load_frames, rank_table
-from evopolicy.analysis.figures.material import gather, heldout_tables
+from evopolicy.analysis.figures.inputs import gather, heldout_tables
 from evopolicy.analysis.programs.diagnostics import diagnose
 from evopolicy.analysis.records.columns import WHOSE
 from evopolicy.analysis.records.frames import COLUMNS, Frames

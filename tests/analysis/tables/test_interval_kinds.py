@@ -24,14 +24,18 @@ def test_a_kind_is_marked_at_its_column_where_it_is_alone_and_else_at_the_number
         (cell("one"), cell("two"), cell("one"), cell("")),
         (cell("one"), cell("two"), cell("two", " (3; 4)"), cell("")),
     )
-    notes = ("[low, high]: 95 % interval one.", "[low, high]: 95 % interval two.", "Of [low, high]: nothing.")
+    notes = (
+        "[low, high]: 95 % confidence interval one.",
+        "[low, high]: 95 % confidence interval two.",
+        "Of [low, high]: nothing.",
+    )
     marked = mark_kinds(Table("t", "t", columns, rows, notes=notes))
     assert [head.title for head in marked.columns] == ["a", "b †", "c", "d"]
     assert [[one.whole for one in row] for row in marked.rows] == [
         ["1 [0, 2]"] * 4,
         ["1 [0, 2]", "1 [0, 2]", "1 [0, 2]† (3; 4)", "1 [0, 2]"],
     ]
-    assert marked.notes == (notes[0], "[low, high]†: 95 % interval two.", notes[2])
+    assert marked.notes == (notes[0], "[low, high]†: 95 % confidence interval two.", notes[2])
     alone = Table("t", "t", columns[:1], (rows[0][:1],), notes=notes)
     assert mark_kinds(alone) == alone
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from evopolicy.analysis import find_runs, load_frames
-from evopolicy.analysis.figures.material import gather, heldout_tables
+from evopolicy.analysis.figures.inputs import gather, heldout_tables
 from evopolicy.analysis.figures.scores import rank_figure
 from evopolicy.analysis.figures.style import note_of
 from evopolicy.analysis.paper.facts import EDITS, NORMALIZED

@@ -46,9 +46,9 @@ def test_what_was_selected_is_of_runs_that_published_nothing_too() -> None:
 @pytest.mark.parametrize(("ties", "found"), [("fewer_failures", 1.0), ("latest", 9.0)])
 def test_the_best_in_training_is_what_the_rule_would_choose(ties: str, found: float) -> None:
     tie = [Sent("x=1", 5.0, 3.0, assessment=1.0), Sent("y=x+1", 4.0, 3.0, assessment=9.0)]
-    material = frames(made(tie, 0, settings=json.dumps({"selection.tie_break": ties})))
-    material.candidates["validation_failed"] = material.candidates["submission"] - 1
-    sheet = paper_table(TableConfig("t", "selection", ("best_training",), rows="cells"), material)
+    inputs = frames(made(tie, 0, settings=json.dumps({"selection.tie_break": ties})))
+    inputs.candidates["validation_failed"] = inputs.candidates["submission"] - 1
+    sheet = paper_table(TableConfig("t", "selection", ("best_training",), rows="cells"), inputs)
     assert cells(sheet, "best_training")[0].value == found
 
 

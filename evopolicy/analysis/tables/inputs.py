@@ -40,7 +40,7 @@ _PUBLISHED = (*_PER_BENCHMARK, "edits", "code")
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class TableInputs:
     """The cells of a table; Benchmarks are named by slug."""
 
     config: TableConfig
@@ -106,7 +106,7 @@ class Material:
         return self.frames
 
 
-def gather(config: TableConfig, frames: Frames | None) -> Material:
+def gather(config: TableConfig, frames: Frames | None) -> TableInputs:
     """The cells a table is made of.
 
     Raises ConfigError for an entry or Benchmark there is not and where there is nothing to show; RecordError where
@@ -134,20 +134,20 @@ def gather(config: TableConfig, frames: Frames | None) -> Material:
     ids |= {score.benchmark: gymnasium_id(score.benchmark_id) for score in own if score.benchmark_id}
     benchmarks = _benchmarks(config, own, published, slugs)
     notes = [*left_out, *mixes, *_unlike_notes(config, own), *_published_notes(back, own), *_run_notes(config, own)]
-    material = Material(
+    inputs = TableInputs(
         config, frames, tuple(own), tuple(published), back, benchmarks, _titles(benchmarks, ids), ids, ()
     )
     if config.kind == "rank":
-        return replace(material, notes=tuple(notes))
-    found = _missing(material)
+        return replace(inputs, notes=tuple(notes))
+    found = _missing(inputs)
     means = config.rows == "entries" and config.kind != "heldout"
-    complete = _complete(material) if means and (found or config.kind == "normalized") else benchmarks
+    complete = _complete(inputs) if means and (found or config.kind == "normalized") else benchmarks
     if len(complete) < len(benchmarks):
         whose = "entries" if config.kind in _PER_BENCHMARK or not published else "entries of Runs"
         found.append(f"Over the {len(complete)} of {len(benchmarks)} Benchmarks that are complete for all {whose}.")
-        material = _restricted(material, complete)
-    found += _scope_notes(material)
-    return replace(material, notes=(*notes, *found))
+        inputs = _restricted(inputs, complete)
+    found += _scope_notes(inputs)
+    return replace(inputs, notes=(*notes, *found))
 
 
 def _published(config: TableConfig) -> list[CellScore]:
@@ -253,13 +253,13 @@ def _unlike_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
     return unlike_note([f"{entry} on {slug}" for entry, slug in unlike_cells(own)])
 
 
-def _scope_notes(material: Material) -> list[str]:
+def _scope_notes(inputs: TableInputs) -> list[str]:
     """Where published means over groups stand beside Runs of other Benchmarks."""
-    paper = {slug for slug, id_ in material.ids.items() if id_ in SLUGS}
-    there = [slug for slug in material.benchmarks if any(score.benchmark == slug for score in material.own)]
-    if material.config.kind in _PER_BENCHMARK or not (material.published and there) or set(there) == paper:
+    paper = {slug for slug, id_ in inputs.ids.items() if id_ in SLUGS}
+    there = [slug for slug in inputs.benchmarks if any(score.benchmark == slug for score in inputs.own)]
+    if inputs.config.kind in _PER_BENCHMARK or not (inputs.published and there) or set(there) == paper:
         return []
-    titles = _few([material.titles[slug] for slug in there])
+    titles = _few([inputs.titles[slug] for slug in there])
     return [f"Published rows are over all {len(SLUGS)} Benchmarks of Core16, the others over {titles} alone."]
 
 
@@ -277,37 +277,37 @@ def _run_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
     return [*notes, *([foot] if foot else [])]
 
 
-def _complete(material: Material) -> tuple[str, ...]:
+def _complete(inputs: TableInputs) -> tuple[str, ...]:
     """The Benchmarks on which every entry has all its cells."""
-    cells = [*material.own, *(material.published if material.config.kind in _PER_BENCHMARK else ())]
+    cells = [*inputs.own, *(inputs.published if inputs.config.kind in _PER_BENCHMARK else ())]
     entries = {score.entry for score in cells}
     gone = {score.benchmark for score in cells if score.status != "done"}
     there = {(score.entry, score.benchmark) for score in cells}
-    return tuple(b for b in material.benchmarks if b not in gone and all((entry, b) in there for entry in entries))
+    return tuple(b for b in inputs.benchmarks if b not in gone and all((entry, b) in there for entry in entries))
 
 
-def _restricted(material: Material, benchmarks: Sequence[str]) -> Material:
-    """`material` with the cells of `benchmarks` alone, but for what the paper published over all of its Benchmarks."""
+def _restricted(inputs: TableInputs, benchmarks: Sequence[str]) -> TableInputs:
+    """`inputs` with the cells of `benchmarks` alone, but for what the paper published over all of its Benchmarks."""
     if not benchmarks:
         raise RecordError("table: no Benchmark is complete for all entries; run what is missing, or choose entries")
-    own = tuple(score for score in material.own if score.benchmark in benchmarks)
-    published = material.published
-    if material.config.kind in _PER_BENCHMARK:
+    own = tuple(score for score in inputs.own if score.benchmark in benchmarks)
+    published = inputs.published
+    if inputs.config.kind in _PER_BENCHMARK:
         published = tuple(score for score in published if score.benchmark in benchmarks)
-    return replace(material, own=own, published=published, benchmarks=tuple(benchmarks))
+    return replace(inputs, own=own, published=published, benchmarks=tuple(benchmarks))
 
 
-def _missing(material: Material) -> list[str]:
+def _missing(inputs: TableInputs) -> list[str]:
     """Refuse missing cells of a person's entries, or name them."""
-    own = material.own
+    own = inputs.own
     gone = [score for score in own if score.status != "done"]
     there = {(score.entry, score.benchmark) for score in own}
     entries = dict.fromkeys(score.entry for score in own)
-    never = [f"{e} on {b}" for e in entries for b in material.benchmarks if (e, b) not in there]
+    never = [f"{e} on {b}" for e in entries for b in inputs.benchmarks if (e, b) not in there]
     if not gone and not never:
         return []
     words = name_missing(gone, never, 4)
     count = f"{len(gone) + len(never)} cells have no valid result ({words})"
-    if material.config.missing == "refuse":
+    if inputs.config.missing == "refuse":
         raise RecordError(f"table: {count}; run them, or set missing=exclude")
     return [f"Missing: {count}."]

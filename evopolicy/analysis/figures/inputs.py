@@ -26,7 +26,7 @@ Tables = Mapping[str, Mapping[str, Floats]]
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class FigureInputs:
     """The valid Runs of a comparison."""
 
     frames: Frames
@@ -85,7 +85,7 @@ def few_runs(tables: Tables, benchmarks: Collection[str]) -> str:
     return few_runs_foot(counts, MIXED)
 
 
-def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()) -> Material:
+def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()) -> FigureInputs:
     """The valid Runs of `frames`, of all entries in alphabetical order or of `entries` in theirs.
 
     Raises RecordError where there is none, and where conditions differ that may not (see `scores.check_comparable`);
@@ -111,7 +111,7 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
     left = len(chosen) - len(valid)
     notes = [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."] if left else []
     notes += [*_gap_note(frames, entries), *about([s for s in frames.scores() if s.entry in (list(entries) or there)])]
-    return Material(
+    return FigureInputs(
         picked,
         tuple(dict.fromkeys([*entries] or there)),
         tuple(dict.fromkeys(benchmark for _, benchmark in runs)),
@@ -143,10 +143,10 @@ def of_runs(frames: Frames, runs: Collection[str]) -> Frames:
     )
 
 
-def heldout_tables(material: Material) -> Tables:
+def heldout_tables(inputs: FigureInputs) -> Tables:
     """Held-out scores (Runs, Episodes); entries of one Benchmark share the columns, NaN where there is no score.
 
     Where the Episodes of a Run are not on disk, or are others than those of the other Runs, its Benchmark has one
     column: the Runs' means.
     """
-    return material.heldout[0]
+    return inputs.heldout[0]
