@@ -220,8 +220,7 @@ def build_executor(
         benchmark.reference,
         config.limits,
         workers=workers or config.workers or cores(),
-        isolation=cast(levels.Asked, isolation or config.isolation),
-        allow_unisolated=config.allow_unisolated,
+        isolation=levels.choose(cast(levels.Asked, isolation or config.isolation), config.allow_unisolated),
         policy_packages=config.policy_packages,
     )
 

@@ -143,7 +143,7 @@ def bare(benchmark: Any, program: Path, episodes: Sequence[EpisodeSpec]) -> floa
 @contextmanager
 def engine(reference: BenchmarkReference, level: Any, **options: Any) -> Iterator[LocalExecutor]:
     options = {"workers": cores(), **options}
-    with LocalExecutor(reference, LIMITS, isolation=level, allow_unisolated=True, **options) as executor:
+    with LocalExecutor(reference, LIMITS, isolation=level, **options) as executor:
         yield executor
 
 

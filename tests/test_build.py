@@ -344,3 +344,12 @@ def test_a_regrade_takes_nothing_over_that_was_measured_under_other_conditions(
     for refused in ({"pool": {"training": 3}}, {"budget": {"episodes": 1}}):
         with pytest.raises(ConfigError, match=r"regrade: "):
             regrade.regraded_config(run, refused)
+
+
+def test_no_engine_is_built_without_isolation_unasked(tmp_path: Path) -> None:
+    config = load_config("smoke", agent="random", benchmark="cartpole", output=str(tmp_path))
+    benchmark = cells.load_benchmark(config.benchmark)
+    with pytest.raises(IsolationError, match="allow_unisolated"):
+        build.build_executor(replace(config.execution, isolation="none", allow_unisolated=False), benchmark)
+    with pytest.raises(IsolationError, match="allow_unisolated"):
+        build.build_executor(config.execution, benchmark, isolation="none")

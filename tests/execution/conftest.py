@@ -92,7 +92,7 @@ def make_engine() -> Iterator[Callable[..., LocalExecutor]]:
     engines: dict[str, LocalExecutor] = {}
 
     def make(
-        *, isolation: Any = "auto", workers: int = 1, limits: Limits = LIMITS, lanes: int = 4, **toy: Any
+        *, isolation: Any = LEVELS[0], workers: int = 1, limits: Limits = LIMITS, lanes: int = 4, **toy: Any
     ) -> LocalExecutor:
         key = repr((isolation, workers, limits, lanes, sorted(toy.items())))
         if key not in engines:
@@ -103,7 +103,6 @@ def make_engine() -> Iterator[Callable[..., LocalExecutor]]:
                 limits,
                 workers=workers,
                 isolation=isolation,
-                allow_unisolated=True,
                 lanes=lanes,
                 picture_seconds=300.0,
             )

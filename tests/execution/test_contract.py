@@ -9,6 +9,7 @@ import pytest
 
 from evopolicy.execution import contract
 from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.execution.isolation import choose
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.ports.benchmark import BenchmarkReference
 from evopolicy.kernel.ports.outcome import EpisodeResult
@@ -16,7 +17,7 @@ from evopolicy.kernel.ports.protocols import Isolation, Limits
 
 
 def make(reference: BenchmarkReference, limits: Limits) -> LocalExecutor:
-    return LocalExecutor(reference, limits, workers=2)
+    return LocalExecutor(reference, limits, workers=2, isolation=choose("auto", False))
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +33,7 @@ def test_the_local_engine_keeps_the_contract(engine: LocalExecutor, check: Any) 
 
 
 def test_closing_twice_is_no_error(level: Isolation) -> None:
-    executor = LocalExecutor(
-        contract.load().reference, contract.LIMITS, workers=1, isolation=level, allow_unisolated=True
-    )
+    executor = LocalExecutor(contract.load().reference, contract.LIMITS, workers=1, isolation=level)
     contract.check_close(executor)
 
 
@@ -49,7 +48,7 @@ def test_a_broken_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "CHECKS", (contract.check_identity, contract.check_order))
 
     def disordered(reference: BenchmarkReference, limits: Limits) -> LocalExecutor:
-        return Disordered(reference, limits, workers=1)
+        return Disordered(reference, limits, workers=1, isolation=choose("auto", False))
 
     with pytest.raises(ExecutionError, match="in their order"):
         contract.check_executor(disordered)

@@ -68,9 +68,7 @@ def busy(count: int) -> Iterator[None]:
 
 def outcomes(reference: BenchmarkReference, program: Path, count: int, level: Isolation, workers: int) -> bytes:
     episodes = [EpisodeSpec(index, 40 + 11 * index, 900 + 17 * index) for index in range(count)]
-    with LocalExecutor(
-        reference, LIMITS, workers=workers, isolation=level, allow_unisolated=True, policy_packages=("numpy",)
-    ) as engine:
+    with LocalExecutor(reference, LIMITS, workers=workers, isolation=level, policy_packages=("numpy",)) as engine:
         results = engine.evaluate(program, episodes)
     assert len(results) == count and all(result.outcome is not None for result in results), results
     return msgspec.msgpack.encode([result.outcome for result in results])

@@ -22,7 +22,7 @@ from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.isolation import Probed
 from evopolicy.execution.sandbox import bubblewrap, landlock, packages, seccomp
 from evopolicy.execution.sandbox.syscalls import LAST, NUMBERS
-from evopolicy.kernel.errors import IsolationError
+from evopolicy.kernel.errors import ConfigError, IsolationError
 from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys
 from tests.execution.conftest import LEVELS, LIMITS
@@ -55,6 +55,17 @@ def test_a_level_asked_for_by_name_is_never_replaced(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(isolation, "probe_level", works("landlock"))
     with pytest.raises(IsolationError, match="bubblewrap"):
         isolation.choose("bubblewrap", True)
+
+
+def test_isolation_is_never_left_out_without_a_word() -> None:
+    with pytest.raises(IsolationError, match="allow_unisolated"):
+        isolation.choose("none", False)
+    assert isolation.choose("none", True) == "none"
+
+
+def test_an_unknown_level_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'landlock'"):
+        isolation.choose("landlok", True)  # type: ignore[arg-type]
 
 
 @needs_landlock

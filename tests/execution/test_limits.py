@@ -71,7 +71,7 @@ def test_every_limit_is_tried() -> None:
 def test_a_limit_stands_where_it_says(name: str, level: Isolation, program: Callable[..., Path]) -> None:
     row = FAILS[name]
     limits = dataclasses.replace(LIMITS, **row.limits)
-    with LocalExecutor(toys.reference(), limits, workers=1, isolation=level, allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), limits, workers=1, isolation=level) as engine:
         under, over = (
             engine.evaluate(program(POLICY.format(each=row.each, body=body)), toys.episodes(1))[0].outcome
             for body in (row.under, row.over)
@@ -87,7 +87,7 @@ def test_a_call_without_an_answer_stalls_when_its_wall_time_is_over(
 ) -> None:
     limits = dataclasses.replace(LIMITS, act_seconds=0.5, stall_factor=4.0)
     folder = program(POLICY.format(each=False, body="time.sleep(3600)"))
-    with LocalExecutor(toys.reference(), limits, workers=1, isolation=level, allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), limits, workers=1, isolation=level) as engine:
         (result,) = stalled_in_act(lambda: engine.evaluate(folder, toys.episodes(1)))
     assert result.outcome is not None and result.outcome.failure is not None
     failure = result.outcome.failure

@@ -93,9 +93,7 @@ def troubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Isolation) 
     for name, text in TROUBLE.items():
         (package / f"{name}.py").write_text(text + "\n")
     monkeypatch.syspath_prepend(str(package.parent))
-    with LocalExecutor(
-        toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True, policy_packages=("troubled",)
-    ) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, policy_packages=("troubled",)) as engine:
         yield engine
 
 
@@ -181,7 +179,7 @@ def played(engine: LocalExecutor, folder: Path, count: int) -> list[EpisodeResul
 def test_a_helper_that_is_killed_is_made_anew(level: Isolation, program: Programs, kind: str) -> None:
     """`below` is whatever a fork server has forked: what empties scratch folders, and Episodes at play."""
     folder, others = program(TELLS), set(_forked())
-    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level) as engine:
         for _ in range(3):
             assert told(played(engine, folder, 3)) == [CALM] * 3
             victims = helpers(others)[kind]
@@ -194,7 +192,7 @@ def test_a_helper_that_is_killed_is_made_anew(level: Isolation, program: Program
 
 def test_a_zygote_that_always_ends_is_a_fault_after_a_few(program: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evopolicy.execution.engine.executor.plain_command", lambda: ("/bin/false",))
-    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="none", allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="none") as engine:
         results = engine.evaluate(program(TELLS), toys.episodes(3))
     assert [result.fault and result.fault.kind for result in results] == ["engine"] * 3
     assert sys.executable not in str(results)

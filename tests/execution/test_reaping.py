@@ -28,7 +28,7 @@ HOST = """
     from evopolicy.kernel.ports.protocols import Limits
     from tests.execution import toys
     limits = Limits(60.0, 600.0, 1 << 30, 1000, 1 << 20, 600.0, 20.0)
-    engine = LocalExecutor(toys.reference(), limits, workers=2, isolation=sys.argv[1], allow_unisolated=True)
+    engine = LocalExecutor(toys.reference(), limits, workers=2, isolation=sys.argv[1])
     try:
         engine.evaluate(Path(sys.argv[2]), toys.episodes(8))
     finally:
@@ -107,9 +107,7 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
     asleep, awake = program(SLEEPS), tmp_path / "awake"
     awake.mkdir()
     (awake / "policy.py").write_text((asleep / "policy.py").read_text().replace("time.sleep(600)", "return 0"))
-    with LocalExecutor(
-        toys.reference(steps=2), limits, workers=1, isolation=level, allow_unisolated=True, lanes=1
-    ) as engine:
+    with LocalExecutor(toys.reference(steps=2), limits, workers=1, isolation=level, lanes=1) as engine:
         killed: list[int] = []
         over = threading.Event()
 
@@ -155,7 +153,7 @@ def test_close_leaves_neither_processes_nor_folders(
                 open("left", "w").close()
                 return 0
     """)
-    with LocalExecutor(toys.reference(), LIMITS, workers=2, isolation=level, allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=2, isolation=level) as engine:
         engine.evaluate(folder, toys.episodes(8))
         started = set(descendants(os.getpid())) - before
         assert started and list(tmp_path.glob("evopolicy-engine-*"))
@@ -175,7 +173,7 @@ def test_scratch_folders_are_removed_while_the_evaluation_goes_on(
                 open("left", "w").close()
                 return 0
     """)
-    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level) as engine:
         engine.evaluate(folder, toys.episodes(12))
         assert becomes(lambda: not list(tmp_path.glob("evopolicy-engine-*/scratch-*/*/*")))
 

@@ -20,6 +20,7 @@ from evopolicy_robotics.models import compiled_once
 
 from evopolicy.authoring import EpisodeSpec, check_benchmark, mujoco_gl, rollout, run_program
 from evopolicy.execution.engine.executor import LocalExecutor
+from evopolicy.execution.isolation import choose
 from evopolicy.kernel.ports.protocols import Limits
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -237,7 +238,8 @@ def engine_scores(task: str, program: Path, count: int) -> list[float]:
     """Returns of the first held-out cases, through the engine, isolated as well as it can be here."""
     episodes = [EpisodeSpec(i, case(task, i), case(task, i) + 1) for i in range(count)]
     reference = load(task, out_of_bounds="clip").reference
-    with LocalExecutor(reference, LIMITS, workers=1, isolation="auto", policy_packages=("numpy",)) as engine:
+    level = choose("auto", False)
+    with LocalExecutor(reference, LIMITS, workers=1, isolation=level, policy_packages=("numpy",)) as engine:
         results = engine.evaluate(program, episodes)
     assert all(r.outcome is not None and r.outcome.failure is None for r in results), results
     return [r.outcome.episode_return for r in results if r.outcome is not None]

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from evopolicy.execution import isolation as levels
 from evopolicy.execution.engine.batch import Batch, fault_result
 from evopolicy.execution.engine.control import (
     CheckDone,
@@ -52,20 +51,19 @@ class LocalExecutor:
         limits: Limits,
         *,
         workers: int,
-        isolation: levels.Asked = "auto",
-        allow_unisolated: bool = False,
+        isolation: Isolation,
         policy_packages: Sequence[str] = POLICY_PACKAGES,
         lanes: int = LANES,
         picture_seconds: float = 120.0,
     ) -> None:
         """`workers`: Environment workers, one per core; `lanes`: Episodes each steps at once.
 
-        Raises IsolationError where the level asked for does not work here, ConfigError for impossible numbers and for
-        packages that are not installed.
+        `isolation`: a level that holds here, as `isolation.choose` says. Raises ConfigError for impossible numbers and
+        for packages that are not installed.
         """
         if workers < 1 or lanes < 1:
             raise ConfigError(f"execution: workers and lanes are at least 1, found {workers} and {lanes}")
-        self._isolation = levels.choose(isolation, allow_unisolated)
+        self._isolation: Isolation = isolation
         self._packages = packages.resolve(tuple(dict.fromkeys(("numpy", *policy_packages))))
         self._reference = reference
         self._limits = limits

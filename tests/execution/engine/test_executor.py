@@ -23,13 +23,13 @@ from evopolicy.execution.engine import worker_handle as pool
 from evopolicy.execution.engine.control import EpisodeJob, Link, PictureJob, WorkerReady
 from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.engine.worker_handle import WorkerHandle
-from evopolicy.kernel.errors import ConfigError, ExecutionError, IsolationError
+from evopolicy.kernel.errors import ConfigError, ExecutionError
 from evopolicy.kernel.ports.benchmark import BenchmarkReference
 from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome, PolicyFailure
 from evopolicy.kernel.ports.protocols import Isolation, RenderJob
 from evopolicy.kernel.trace import read_trace
 from tests.execution import toys
-from tests.execution.conftest import LIMITS
+from tests.execution.conftest import LEVELS, LIMITS
 from tests.execution.test_reaping import worker_processes
 
 Programs = Callable[..., Path]
@@ -147,7 +147,7 @@ def test_an_evaluation_that_ends_by_an_error_leaves_no_worker_at_its_episodes(pr
         assert set(worker_processes()) - before
         raise KeyboardInterrupt
 
-    with LocalExecutor(toys.reference(), LIMITS, workers=2, allow_unisolated=True) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=2, isolation=LEVELS[0]) as engine:
         with pytest.raises(KeyboardInterrupt):
             engine.evaluate(program(STEADY), toys.episodes(6), progress=stop)
         assert set(worker_processes()) - before == set()
@@ -539,7 +539,7 @@ def test_a_worker_that_does_nothing_is_ended_and_its_episodes_are_played_again(
 
     monkeypatch.setattr(WorkerHandle, "kill", killed)
 
-    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, allow_unisolated=True, lanes=2) as engine:
+    with LocalExecutor(toys.reference(), LIMITS, workers=1, isolation=level, lanes=2) as engine:
         found = outcomes(engine.evaluate(program(STEADY), toys.episodes(9), progress=stop))
         assert [outcome.index for outcome in found] == list(range(9))
         assert stopped and not set(stopped) & set(worker_processes())
@@ -598,7 +598,7 @@ def test_environments_are_closed(make_engine: Engines, program: Programs, tmp_pa
 def test_a_benchmark_that_ends_every_worker_is_an_error_and_not_tried_for_ever(program: Programs) -> None:
     reference = BenchmarkReference("tests.execution.toys:dying", {})
     with (
-        LocalExecutor(reference, LIMITS, workers=1, allow_unisolated=True) as engine,
+        LocalExecutor(reference, LIMITS, workers=1, isolation=LEVELS[0]) as engine,
         pytest.raises(ExecutionError, match=r"end before they are ready: .*exit code 7"),
     ):
         engine.evaluate(program(STEADY), toys.episodes(1))
@@ -607,7 +607,7 @@ def test_a_benchmark_that_ends_every_worker_is_an_error_and_not_tried_for_ever(p
 def test_a_benchmark_that_cannot_be_loaded_is_an_error_with_its_reason(program: Programs) -> None:
     reference = BenchmarkReference("tests.execution.toys:broken")
     with (
-        LocalExecutor(reference, LIMITS, workers=1, isolation="none", allow_unisolated=True) as engine,
+        LocalExecutor(reference, LIMITS, workers=1, isolation="none") as engine,
         pytest.raises(ExecutionError, match="no such simulator"),
     ):
         engine.evaluate(program(STEADY), toys.episodes(1))
@@ -672,23 +672,15 @@ def test_a_picture_that_cannot_be_made_is_none_and_the_others_are_made(
 # --- asking for it -----------------------------------------------------------------------------------------------
 
 
-def test_isolation_is_never_left_out_without_a_word() -> None:
-    with pytest.raises(IsolationError, match="allow_unisolated"):
-        LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="none")
-
-
 def test_wrong_words_and_numbers_are_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'landlock'"):
-        LocalExecutor(toys.reference(), LIMITS, workers=1, isolation="landlok")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="at least 1"):
-        LocalExecutor(toys.reference(), LIMITS, workers=0, isolation="none", allow_unisolated=True)
+        LocalExecutor(toys.reference(), LIMITS, workers=0, isolation="none")
     with pytest.raises(ConfigError, match="no_such_package"):
         LocalExecutor(
             toys.reference(),
             LIMITS,
             workers=1,
             isolation="none",
-            allow_unisolated=True,
             policy_packages=("no_such_package",),
         )
 
