@@ -14,7 +14,8 @@ __all__ = ["__version__", "evaluate", "load_run", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that `import evopolicy` (and every console script) costs nothing.
+    # Late, so that `import evopolicy` (and every console script) costs nothing. Without `lazy_loader`: whoever
+    # imports the kernel imports this too, and the kernel knows no such package.
     if name in ("evaluate", "load_run", "run"):
         from evopolicy import api
 

@@ -34,7 +34,7 @@ def test_tables_and_figures_by_config_are_there() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="rank_tables"):
-        evopolicy.analysis.rank_tables  # noqa: B018
+        getattr(evopolicy.analysis, "rank_tables")  # noqa: B009
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
