@@ -22,8 +22,8 @@ from evopolicy.execution.agent import home as agent_home
 from evopolicy.execution.agent import init as agent_init
 from evopolicy.execution.agent import mounts as agent_files
 from evopolicy.execution.agent import view as agent_view
+from evopolicy.execution.agent.local_agent import LocalAgent, await_supervisor, start_supervisor
 from evopolicy.execution.agent.network import effective, read_key, read_variables, variables
-from evopolicy.execution.agent.process import LocalAgent, await_supervisor, start_supervisor
 from evopolicy.execution.agent.supervisor import AgentPlan
 from evopolicy.execution.proxy.log import proxy_usage_before
 from evopolicy.execution.proxy.server import Proxy
