@@ -14,7 +14,7 @@ import pytest
 from evopolicy import cells
 from evopolicy.agents import AGENTS, config_class, load_agent
 from evopolicy.analysis.records.conditions import run_conditions, run_settings
-from evopolicy.cli.schema import known_keys
+from evopolicy.cli.hydra.schema import known_keys
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.session.record import Run, RunRecord
 from evopolicy.presets import load_config, option

@@ -12,8 +12,8 @@ from hydra.core.config_store import ConfigStore
 
 from evopolicy import looks
 from evopolicy.cells import load_benchmark
-from evopolicy.cli import compose
-from evopolicy.cli.groups import group_options
+from evopolicy.cli.hydra import compose
+from evopolicy.cli.hydra.groups import group_options
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports.benchmark import Benchmark
 from evopolicy.presets import option

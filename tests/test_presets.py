@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evopolicy.build import config_from
-from evopolicy.cli.compose import compose_one, plain
+from evopolicy.cli.hydra.compose import compose_one, plain
 from evopolicy.config import RunConfig
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.presets import load_config

@@ -71,14 +71,13 @@ def _run(arguments: list[str]) -> int:
 
 def _command(first: str, arguments: list[str]) -> int:
     if first in VERBS:
-        module = import_module(f"evopolicy.cli.{VERBS[first].module}")
-        code: int = getattr(module, first)(arguments[1:])
+        code: int = getattr(import_module(f"evopolicy.cli.commands.{first}"), first)(arguments[1:])
         return code
     if "=" not in first and first[0] not in "-+~":
         from evopolicy.kernel.errors import ConfigError, did_you_mean
 
         raise ConfigError(f"there is no verb '{first}'.{did_you_mean(first, VERBS)} `evopolicy --help` lists them.")
-    from evopolicy.cli.launch import run_overrides
+    from evopolicy.cli.hydra.launch import run_overrides
 
     return run_overrides(arguments)
 
@@ -112,7 +111,7 @@ def _foreign(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the system'}: {error.strerror}"
     if "hydra" in sys.modules:
-        from evopolicy.cli.problems import sentence
+        from evopolicy.cli.hydra.problems import sentence
 
         return sentence(error)
     return None

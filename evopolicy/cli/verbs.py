@@ -22,10 +22,8 @@ _ALLOW = "conditions that may differ: isolation, parameters, pool, budget, selec
 
 
 class Verb(NamedTuple):
-    """A verb of the command line."""
+    """A verb of the command line: a function of its name, in the module of its name in `evopolicy.cli.commands`."""
 
-    module: str
-    """Of `evopolicy.cli`, with a function of the verb's name."""
     usage: str
     what: str
     options: Mapping[str, str]
@@ -35,7 +33,6 @@ class Verb(NamedTuple):
 
 VERBS: Mapping[str, Verb] = {
     "table": Verb(
-        "table",
         "[name=TABLE] sweep=NAME | source=DIR",
         "the rank table of any Runs, or a table of the paper",
         {
@@ -67,7 +64,6 @@ VERBS: Mapping[str, Verb] = {
         "`evopolicy table name=paper/core16` alone prints what is published. All of it: docs/tables.md",
     ),
     "report": Verb(
-        "report",
         "source=RUN|SWEEP [to=FILE]",
         "one HTML file of a Run or a sweep",
         {
@@ -80,7 +76,6 @@ VERBS: Mapping[str, Verb] = {
         "What is in it: docs/report.md",
     ),
     "figure": Verb(
-        "figure",
         "name=NAME sweep=NAME to=FILE",
         "one figure of a sweep or of any Runs; alone, their names",
         {
@@ -98,13 +93,11 @@ VERBS: Mapping[str, Verb] = {
         "Each with its picture: docs/figures.md",
     ),
     "status": Verb(
-        "status",
         "[sweep=NAME]",
         "what is running, from another terminal",
         {"sweep": "one sweep; without: every Run that is going on, and the sweeps there are", "output": _OUTPUT},
     ),
     "resume": Verb(
-        "resume",
         "sweep=NAME | source=RUN",
         "go on with an interrupted sweep or Run",
         {
@@ -122,7 +115,6 @@ VERBS: Mapping[str, Verb] = {
         },
     ),
     "regrade": Verb(
-        "regrade",
         "sweep=NAME pool.assessment=64",
         "evaluate archived Programs again, with no agent",
         {
@@ -135,14 +127,12 @@ VERBS: Mapping[str, Verb] = {
         " docs/regrade.md",
     ),
     "verify": Verb(
-        "verify",
         "sweep=NAME | source=DIR",
         "whether records agree with themselves: scores, Episodes, Programs",
         dict(_READ),
         "What is compared: docs/records.md",
     ),
     "evaluate": Verb(
-        "evaluate",
         "program=DIR benchmark=NAME",
         "measure a Program without an agent",
         {
@@ -153,19 +143,16 @@ VERBS: Mapping[str, Verb] = {
         "And any key of a Run's config: benchmark=cartpole, pool=paper, execution.isolation=bubblewrap.",
     ),
     "ui": Verb(
-        "tracking",
         "[sweep=NAME]",
         "open MLflow on the result",
         {"sweep": "which; the latest by default", "output": _OUTPUT, **_STORE},
     ),
     "track": Verb(
-        "tracking",
         "source=FOLDER",
         "rebuild MLflow from records",
         {"sweep": "a sweep's name", "source": "or folders of sweeps or Runs", "output": _OUTPUT, **_STORE},
     ),
     "doctor": Verb(
-        "doctor",
         "[--json]",
         "what works on this machine, what is missing, how to get it",
         {"output": "folder whose disk is looked at (outputs)", "tracking.uri": "MLflow's store, to be tried"},

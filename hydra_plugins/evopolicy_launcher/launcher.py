@@ -36,7 +36,7 @@ class EvoPolicyLauncher(Launcher):
         return self._launch(job_overrides, whole=True)
 
     def _launch(self, job_overrides: Sequence[Sequence[str]], *, whole: bool) -> Sequence[JobReturn]:
-        from evopolicy.cli.launch import CommandLine
+        from evopolicy.cli.hydra.launch import CommandLine
 
         line = self.task_function
         if self.config is None or self.hydra_context is None or not isinstance(line, CommandLine):

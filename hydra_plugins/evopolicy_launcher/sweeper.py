@@ -19,8 +19,8 @@ class EvoPolicySweeper(BasicSweeper):
     def sweep(self, arguments: list[str]) -> Any:
         if self.hydra_context is None or self.launcher is None or self.config is None:
             raise RuntimeError("EvoPolicySweeper: setup has to come before sweep")
-        from evopolicy.cli.choices import check_sweeps
-        from evopolicy.cli.elsewhere import launch_elsewhere
+        from evopolicy.cli.hydra.choices import check_sweeps
+        from evopolicy.cli.hydra.elsewhere import launch_elsewhere
 
         loader = self.hydra_context.config_loader
         overrides = OverridesParser.create(config_loader=loader).parse_overrides([*self._parse_config(), *arguments])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from evopolicy.cli.hydra.named import read_named
 from evopolicy.cli.main import main
-from evopolicy.cli.named import read_named
 from evopolicy.cli.options import pairs
 from evopolicy.cli.verbs import VERBS
 from evopolicy.sweeps.plan import plan_command
@@ -64,7 +64,7 @@ def test_a_command_that_runs_something_can_be_planned(
     def some(overrides: Sequence[Sequence[str]], *rest: Any) -> Any:
         return plan_command(overrides[:1], *rest)
 
-    monkeypatch.setattr("evopolicy.cli.launch.plan_command", some)
+    monkeypatch.setattr("evopolicy.cli.hydra.launch.plan_command", some)
     monkeypatch.chdir(tmp_path)
     code = main(list(words) if "--cfg" in words or "--dry-run" in words else planned(words))
     said = capsys.readouterr()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.cli import compose
+from evopolicy.cli.hydra import compose
 from evopolicy.cli.main import HELP, main
 from evopolicy.cli.verbs import VERBS
 
@@ -49,7 +49,7 @@ def test_a_verb_that_is_interrupted_says_so(
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evopolicy.cli.status.status", interrupted)
+    monkeypatch.setattr("evopolicy.cli.commands.status.status", interrupted)
     assert refused(capsys, "status", code=130) == "evopolicy: interrupted"
 
 
@@ -63,7 +63,7 @@ def test_nothing_at_all_shows_help_and_runs_nothing(capsys: pytest.CaptureFixtur
 def test_every_verb_exists_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     from importlib import import_module
 
-    assert callable(getattr(import_module(f"evopolicy.cli.{VERBS[verb].module}"), verb))
+    assert callable(getattr(import_module(f"evopolicy.cli.commands.{verb}"), verb))
     assert main([verb, "--help"]) == 0
     printed = capsys.readouterr().out
     assert VERBS[verb].what in printed and f"evopolicy {verb} {VERBS[verb].usage}\n" in printed
@@ -241,7 +241,7 @@ def test_a_bug_of_ours_is_called_one_and_says_how_to_see_it(
     def broken(_: object) -> int:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("evopolicy.cli.status.status", broken)
+    monkeypatch.setattr("evopolicy.cli.commands.status.status", broken)
     said = refused(capsys, "status", code=1)
     assert "a fault inside evopolicy" in said and "EVOPOLICY_DEBUG=1" in said
 
@@ -250,7 +250,7 @@ def test_an_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str], monkeyp
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt("type this to go on")
 
-    monkeypatch.setattr("evopolicy.cli.status.status", interrupted)
+    monkeypatch.setattr("evopolicy.cli.commands.status.status", interrupted)
     assert main(["status"]) == 130
     assert "type this to go on" in capsys.readouterr().err
 

@@ -13,9 +13,10 @@ from hydra import compose, initialize_config_dir
 
 from evopolicy.agents import AGENTS, config_class, load_agent
 from evopolicy.authoring.discovery import known_benchmarks
-from evopolicy.cli import options, schema
-from evopolicy.cli.compose import plain
-from evopolicy.cli.groups import group_options
+from evopolicy.cli import options
+from evopolicy.cli.hydra import schema
+from evopolicy.cli.hydra.compose import plain
+from evopolicy.cli.hydra.groups import group_options
 from evopolicy.config import RunConfig, config_from
 from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.session.selection import RULES

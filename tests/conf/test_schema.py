@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, ValidationError
 
-from evopolicy.cli.schema import known_keys, twin
+from evopolicy.cli.hydra.schema import known_keys, twin
 from evopolicy.config import PromptConfig, RunConfig
 from evopolicy.kernel.ports.protocols import AgentLimits
 from evopolicy.kernel.session.budget import Budget

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.cli import compose, groups
-from evopolicy.cli.problems import sentence
+from evopolicy.cli.hydra import compose, groups
+from evopolicy.cli.hydra.problems import sentence
 
 
 @pytest.fixture

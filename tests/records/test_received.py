@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from evopolicy import build
+from evopolicy.cli.commands.regrade import regrade
 from evopolicy.cli.main import main
-from evopolicy.cli.regrade import regrade
 from evopolicy.kernel.errors import IsolationError, RecordError
 from evopolicy.kernel.files.program import archived
 from evopolicy.kernel.files.seal import is_ours, key_folder, seal

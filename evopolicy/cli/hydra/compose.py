@@ -12,9 +12,9 @@ import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from evopolicy.cli import schema
-from evopolicy.cli.choices import check_choices
-from evopolicy.cli.groups import foreign_conf_folders
+from evopolicy.cli.hydra import schema
+from evopolicy.cli.hydra.choices import check_choices
+from evopolicy.cli.hydra.groups import foreign_conf_folders
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 from evopolicy.presets import conf_folder
 

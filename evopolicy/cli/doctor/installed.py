@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evopolicy.cli.finding import Finding, ask
+from evopolicy.cli.doctor.finding import Finding, ask
 from evopolicy.kernel.errors import EvoPolicyError
 
 # --- drawing -----------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def benchmarks() -> Iterator[Finding]:
 
 
 def _benchmark(family: str, value: str) -> Finding:
-    code = "import sys; from evopolicy.cli.installed import try_benchmark; try_benchmark(*sys.argv[1:])"
+    code = "import sys; from evopolicy.cli.doctor.installed import try_benchmark; try_benchmark(*sys.argv[1:])"
     answer = ask([sys.executable, "-c", code, family, value], _BENCHMARK_SECONDS)
     if answer.code == 0:
         return Finding(family, "ok", answer.out.strip().splitlines()[-1])

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from evopolicy import cells
-from evopolicy.cli import compose
-from evopolicy.cli.launch import finish_single, finish_sweep
+from evopolicy.cli.hydra import compose
+from evopolicy.cli.hydra.launch import finish_single, finish_sweep
 from evopolicy.cli.options import output_of, pairs, sweep_of, truth
 from evopolicy.config import config_from
 from evopolicy.consent import CONSENT, TRUST, check_lowered, check_ours, starts

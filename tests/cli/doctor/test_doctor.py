@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.cli import doctor, installed, machine
-from evopolicy.cli.finding import Answer, Finding, ask
+from evopolicy.cli.commands import doctor
+from evopolicy.cli.doctor import installed, machine
+from evopolicy.cli.doctor.finding import Answer, Finding, ask
 from evopolicy.cli.main import main
 from evopolicy.execution.isolation import Probed, probe_level
 from tests.cli.place import gone

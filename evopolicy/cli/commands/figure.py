@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evopolicy.cli.named import WHERE, is_file, plain_name, read_named
+from evopolicy.cli.hydra.named import WHERE, is_file, plain_name, read_named
 from evopolicy.cli.options import listed, pairs, truth
 from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.cli.target import check_target, write_target
@@ -47,7 +47,7 @@ def figure(words: Sequence[str]) -> int:
 
 def _list() -> int:
     from evopolicy.analysis.figures.config import KINDS
-    from evopolicy.cli.groups import group_options
+    from evopolicy.cli.hydra.groups import group_options
 
     width = max(map(len, KINDS)) + 2
     for kind, what in KINDS.items():
@@ -60,7 +60,7 @@ def _list() -> int:
 def _read(options: Mapping[str, str]) -> dict[str, Any]:
     """Values of the figure that `name=` says: a kind's are its kind."""
     from evopolicy.analysis.figures.config import KINDS
-    from evopolicy.cli.groups import group_options
+    from evopolicy.cli.hydra.groups import group_options
 
     name = options["name"]
     if name in KINDS:

@@ -46,8 +46,8 @@ def graded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (root / run.folder.relative_to(output / "runs")).symlink_to(run.folder)
         return run
 
-    monkeypatch.setattr("evopolicy.cli.regrade._again", again)
-    monkeypatch.setattr("evopolicy.cli.regrade.print_table_or_why", lambda *_: 0)
+    monkeypatch.setattr("evopolicy.cli.commands.regrade._again", again)
+    monkeypatch.setattr("evopolicy.cli.commands.regrade.print_table_or_why", lambda *_: 0)
     return seen
 
 

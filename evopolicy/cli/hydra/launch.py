@@ -15,8 +15,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from evopolicy.cli import compose
-from evopolicy.cli.problems import sentence
+from evopolicy.cli.hydra import compose
+from evopolicy.cli.hydra.problems import sentence
 from evopolicy.cli.summary import print_run, print_sweep
 from evopolicy.config import written
 from evopolicy.kernel.run.sweep import Cell, read_sweep, sweep_folder

@@ -18,7 +18,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from evopolicy.authoring.discovery import default_options
-from evopolicy.cli.groups import installed_benchmarks
+from evopolicy.cli.hydra.groups import installed_benchmarks
 from evopolicy.config import RunConfig
 from evopolicy.sweeps.config import CommandConfig
 

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evopolicy.cli import installed, machine
-from evopolicy.cli.finding import Finding, Verdict
+from evopolicy.cli.doctor import installed, machine
+from evopolicy.cli.doctor.finding import Finding, Verdict
 from evopolicy.cli.options import OUTPUT, pairs
 from evopolicy.cli.text import show
 from evopolicy.kernel.shown import clean

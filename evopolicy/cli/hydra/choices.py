@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from hydra.core.override_parser.types import Override
 
-from evopolicy.cli.groups import group_options
-from evopolicy.cli.named import read_named
+from evopolicy.cli.hydra.groups import group_options
+from evopolicy.cli.hydra.named import read_named
 from evopolicy.kernel.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evopolicy.cli.named import WHERE, plain_name, read_named
+from evopolicy.cli.hydra.named import WHERE, plain_name, read_named
 from evopolicy.cli.options import listed, pairs
 from evopolicy.cli.sources import KEYS as SOURCES
 from evopolicy.cli.sources import sources, tell_unreadable

@@ -22,8 +22,8 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
-from evopolicy.cli import schema
-from evopolicy.cli.groups import group_options
+from evopolicy.cli.hydra import schema
+from evopolicy.cli.hydra.groups import group_options
 from evopolicy.cli.verbs import VERBS
 from evopolicy.kernel.errors import EvoPolicyError, did_you_mean
 

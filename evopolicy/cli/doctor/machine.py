@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from evopolicy.cli.finding import Finding, ask
+from evopolicy.cli.doctor.finding import Finding, ask
 
 _PYTHONS = ((3, 11), (3, 14))
 """The first that works, and the first that does not."""

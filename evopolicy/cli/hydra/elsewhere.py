@@ -9,8 +9,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from evopolicy.cli.launch import Composer, tracked
-from evopolicy.cli.problems import sentence
+from evopolicy.cli.hydra.launch import Composer, tracked
+from evopolicy.cli.hydra.problems import sentence
 from evopolicy.cli.summary import print_sweep
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.session.record import load_run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evopolicy.analysis.figures.config import KINDS
-from evopolicy.cli.figure import figure
-from evopolicy.cli.groups import group_options
+from evopolicy.cli.commands.figure import figure
+from evopolicy.cli.hydra.groups import group_options
 from evopolicy.kernel.errors import ConfigError, RecordError
 
 

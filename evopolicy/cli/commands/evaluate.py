@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from evopolicy import build
-from evopolicy.cli import compose
+from evopolicy.cli.hydra import compose
 from evopolicy.cli.options import unquoted
 from evopolicy.config import config_from
 from evopolicy.kernel.errors import ConfigError, ProgramError

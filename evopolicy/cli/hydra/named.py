@@ -30,7 +30,7 @@ def read_named(group: str, name: str) -> dict[str, Any]:
         return _load(Path(name), group)
     folders = [conf_folder()]
     if not (folders[0] / group / f"{name}.yaml").is_file():
-        from evopolicy.cli.groups import foreign_conf_folders, group_options
+        from evopolicy.cli.hydra.groups import foreign_conf_folders, group_options
 
         folders = foreign_conf_folders()
         known = group_options(group)

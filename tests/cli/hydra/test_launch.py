@@ -16,8 +16,8 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 
-from evopolicy.cli import compose, launch, schema
-from evopolicy.cli.groups import group_options
+from evopolicy.cli.hydra import compose, launch, schema
+from evopolicy.cli.hydra.groups import group_options
 from evopolicy.cli.main import main
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.run.sweep import Cell, read_sweep

@@ -8,8 +8,8 @@ from pathlib import Path
 from evopolicy.analysis.records.load import Found, find_runs
 from evopolicy.cli.options import OUTPUT, TRACKING, listed, output_above, pairs, truth
 from evopolicy.cli.sources import is_mlflow, sources, tell_unreadable
+from evopolicy.cli.store import known_store
 from evopolicy.cli.target import check_target, write_target
-from evopolicy.cli.tracking import known_store
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep
 from evopolicy.kernel.session.record import RECORD
