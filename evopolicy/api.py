@@ -1,4 +1,4 @@
-"""EvoPolicy for Python users: the same Runs without Hydra and without MLflow."""
+"""EvoPolicy for Python users: the same Runs and sweeps, without Hydra."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evopolicy import build
+from evopolicy import build, looks
+from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports.benchmark import Split
 from evopolicy.kernel.ports.outcome import Graded
 from evopolicy.kernel.ports.pool import SPLITS
 from evopolicy.kernel.ports.protocols import Observer
+from evopolicy.kernel.run.sweep import Cell, read_sweep, sweep_folder
 from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.session.selection import Measurement
 from evopolicy.presets import load_config
+from evopolicy.sweeps.keywords import plan_keywords
+from evopolicy.sweeps.plan import say_again
+from evopolicy.sweeps.sweep import run_sweep, wait_for_tracker
 
-__all__ = ["Result", "evaluate", "load_run", "run"]
+__all__ = ["Result", "SweepResult", "evaluate", "load_run", "run", "sweep"]
+
+Setting = str | Mapping[str, Any]
+"""An option's name, or a mapping with `name` and what differs from that option."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Result:
 
 def evaluate(
     program: Path | str,
-    benchmark: str | Mapping[str, Any],
+    benchmark: Setting,
     *,
     split: Split = "training",
     episodes: int | None = None,
@@ -56,8 +64,8 @@ def evaluate(
 
 
 def run(
-    agent: str | Mapping[str, Any],
-    benchmark: str | Mapping[str, Any],
+    agent: Setting,
+    benchmark: Setting,
     *,
     protocol: str = "small",
     workers: int | None = None,
@@ -72,3 +80,49 @@ def run(
     """
     config = load_config(protocol, agent=agent, benchmark=benchmark, **settings)
     return build.run_cell(config, observers, workers)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A sweep whose cells have all ended."""
+
+    name: str
+    folder: Path
+    """`OUTPUT/sweeps/NAME`, which `evopolicy.analysis.find_runs` and `evopolicy table sweep=NAME` read."""
+    cells: tuple[Cell, ...]
+    """As the sweep's record holds them: entry, Benchmark, seed, status, and the error of a failed one."""
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The Runs of the cells that did not fail, loaded now."""
+        output = self.folder.parents[1]
+        return tuple(load_run(output / cell.run) for cell in self.cells if cell.status in ("finished", "reused"))
+
+
+def sweep(
+    agent: Setting | Sequence[Setting],
+    benchmark: Setting | Sequence[Setting] | None = None,
+    *,
+    suite: str | None = None,
+    name: str | None = None,
+    launcher: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> SweepResult:
+    """Run every combination of what is listed, several cells at once, as `evopolicy -m` does; progress is printed.
+
+    `settings` are those of `run`, `protocol` among them; each may be a list (`seed=[0, 1]`, `feedback=["score",
+    "full"]`), and then is an axis of the sweep. `suite` names a list of Benchmarks in place of `benchmark`, `name` the
+    sweep (default: a digest of its cells), `launcher` changes values of `conf/launcher/local.yaml`. The same call, or
+    the same command, again reuses what is finished and goes on with the rest; a cell that fails is recorded and the
+    others go on. Raises ConfigError before the first cell starts, and KeyboardInterrupt with what goes on with it.
+    """
+    if (benchmark is None) == (suite is None):
+        raise ConfigError("benchmark: name Benchmarks or a suite of them, and not both: benchmark='cartpole'")
+    asked = {"agent": agent, **({} if benchmark is None else {"benchmark": benchmark}), **settings}
+    with looks.sharing():
+        command, name = plan_keywords(asked, name, launcher or {}, suite)
+        say_again(command.cells)
+        _, tracker = run_sweep(command, name)
+    wait_for_tracker(tracker, command)
+    folder = sweep_folder(command.output, name)
+    return SweepResult(name, folder, read_sweep(folder).cells)

@@ -26,6 +26,8 @@ GROUPS = (
     "tracking",
 )
 """Config groups that are a part of RunConfig under the same name."""
+NAMED_GROUPS = ("agent", "benchmark", "prompt")
+"""Groups of whose mappings `name` says which option they change."""
 
 
 def conf_folder() -> Path:
@@ -99,7 +101,7 @@ def _group(group: str, value: Any, chosen: Mapping[str, str], fixed: Mapping[str
 
 def _named(group: str, value: Any) -> str | None:
     """The option the setting `value` of `group` names, if it does."""
-    if isinstance(value, Mapping) and group in ("agent", "benchmark", "prompt"):
+    if isinstance(value, Mapping) and group in NAMED_GROUPS:
         value = value.get("name")
     return value if isinstance(value, str) and value else None
 

@@ -114,6 +114,13 @@ def run_single(command: Command) -> tuple[Run, Follower | None]:
     return load_run(cell.plan.folder), follower
 
 
+def wait_for_tracker(follower: Follower | None, command: Command) -> None:
+    """Give MLflow the time the config allows, and say so where it has not got everything."""
+    warning = follower.finish(command.options.launcher.tracker_seconds) if follower else ""
+    if warning:
+        print(f"\nwarning: {warning}")
+
+
 def _run(board: Board, scheduler: Scheduler, follower: Follower, go_on: str) -> None:
     try:
         with terminate_as_interrupt(), show(board) as display:

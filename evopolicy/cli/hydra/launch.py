@@ -25,7 +25,7 @@ from evopolicy.sweeps.board import Board, CellState
 from evopolicy.sweeps.dry_run import print_plan
 from evopolicy.sweeps.follow import Follower
 from evopolicy.sweeps.plan import Command, PlannedCell, default_sweep_name, plan_command, say_again
-from evopolicy.sweeps.sweep import output_override, run_single, run_sweep
+from evopolicy.sweeps.sweep import output_override, run_single, run_sweep, wait_for_tracker
 
 _SEED = re.compile(r"seed=(0|-?[1-9]\d{0,17})")
 
@@ -126,13 +126,6 @@ def finish_sweep(board: Board, follower: Follower, command: Command) -> None:
 
 def tracked(command: Command) -> bool:
     return command.cells[0].config.tracking.enabled
-
-
-def wait_for_tracker(follower: Follower | None, command: Command) -> None:
-    """Give MLflow the time the config allows, and say so where it has not got everything."""
-    warning = follower.finish(command.options.launcher.tracker_seconds) if follower else ""
-    if warning:
-        print(f"\nwarning: {warning}")
 
 
 def _returned(cell: PlannedCell, state: CellState | None) -> CellReturn:
