@@ -158,8 +158,9 @@ class TrackingConfig:
 
     enabled: bool
     uri: str | None
-    """Tracking URI; null: `sqlite` under the output folder."""
+    """MLflow's store: a database's address, a server's, or '' for the output folder's mlflow.db."""
     experiment: str
+    """MLflow's experiment (evopolicy)."""
     artifacts: str
     """'standard' (Programs, Feedback, permanent artifacts, the record) or 'full' (bulk traces and replays too)."""
 

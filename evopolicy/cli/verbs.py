@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import NamedTuple
 
+from evopolicy.cli.docstrings import described
+
 _OUTPUT = "folder the Runs were written to (outputs)"
-_STORE = {
-    "tracking.uri": "MLflow's store: a database's address, a server's, or '' for the output folder's mlflow.db",
-    "tracking.experiment": "MLflow's experiment (evopolicy)",
-    "tracking.artifacts": "where an experiment that is made anew keeps its artifacts",
-}
+_STORE = described("config.py", "TrackingConfig", "tracking.")
+_TABLE = described("analysis/tables/config.py", "TableConfig")
+_FIGURE = described("analysis/figures/config.py", "FigureConfig")
 _READ = {
     "sweep": "sweeps by name, comma separated",
     "source": "or folders (a Run's, a sweep's, an output folder) or mlflow:EXPERIMENT[/SWEEP], comma separated",
     "output": f"{_OUTPUT}, and that Runs from MLflow are brought to",
     "tracking.uri": "the store that mlflow:EXPERIMENT is read from; '' for the output folder's mlflow.db",
 }
-_ALLOW = "conditions that may differ: isolation, parameters, pool, budget, selection, duplicates"
+_ALLOW = _TABLE["allow"]
 
 
 class Verb(NamedTuple):
@@ -39,27 +39,7 @@ VERBS: Mapping[str, Verb] = {
             "name": "a table of conf/table/ (paper/core16, study/scaling, ...) or a YAML file; without: the rank table",
             **_READ,
             "to": "a file to write it to; .csv, .tex, .html, .md and .txt choose the format",
-            "format": "terminal, csv, latex, html or markdown, whatever the file ends in",
-            "allow": _ALLOW,
-            "missing": "cells without a valid result: refuse (default), exclude or worst",
-            "entries": "entries that take part, comma separated",
-            "benchmarks": "Benchmarks that take part, by slug or Gymnasium id; core16 for the paper's",
-            "published": "true: the published rows stand in it",
-            "interval": "none, runs_and_episodes, runs or episodes",
-            "level": "of the intervals (0.95)",
-            "columns": "which columns, comma separated; the YAML says what there is",
-            "rows": "entries, benchmarks or cells, where the kind has a choice",
-            "by": "groups of Benchmarks taken apart: all, demand or category",
-            "statistic": "mean, median or iqm (held-out tables)",
-            "digits": "decimals; null for what suits each column",
-            "title": "caption",
-            "kind": "rank, heldout, normalized, edits, code, efficiency, selection or difference",
-            "against": "difference tables: an entry, or a swept setting (feedback=score)",
-            "zero": "normalized tables: the entry whose score is 0",
-            "one": "normalized tables: what is 1, best or published",
-            "data_edits": "edits tables: true where new numbers in a data file are a parametric edit",
-            "replicates": "of the bootstrap (2000)",
-            "seed": "of the bootstrap (0)",
+            **_TABLE,
         },
         "`evopolicy table name=paper/core16` alone prints what is published. All of it: docs/tables.md",
     ),
@@ -82,13 +62,7 @@ VERBS: Mapping[str, Verb] = {
             "name": "a kind, a figure of conf/figure/ or a YAML file; `evopolicy figure` lists them",
             **_READ,
             "to": "a .svg, .png or .pdf file; NAME.svg by default",
-            "dark": "true: a dark ground",
-            "allow": _ALLOW,
-            "axis": "curves: units, submissions, seconds, tokens or cost_usd",
-            "published": "rank, demand: whether the paper's entries stand beside the Runs",
-            "run": "timeline: which Run, or the end of its path",
-            "against": "difference: an entry, or a swept setting (feedback=score)",
-            "data_edits": "edits, timeline: true where new numbers in a data file are a parametric edit",
+            **{key: text for key, text in _FIGURE.items() if key != "kind"},
         },
         "Each with its picture: docs/figures.md",
     ),
@@ -109,9 +83,7 @@ VERBS: Mapping[str, Verb] = {
             "execution.isolation": "the level its record asks for, where that is less than this machine has",
             "execution.allow_unisolated": "true: likewise, where that is none",
             "execution.agent_network": "open: likewise, of its agent's network",
-            "launcher.cells": "cells at once",
-            "launcher.retries": "times a cell that was killed is tried again",
-            "launcher.tracker_seconds": "how long MLflow may take to catch up after the last cell",
+            **described("sweeps/config.py", "LauncherConfig", "launcher."),
         },
     ),
     "regrade": Verb(

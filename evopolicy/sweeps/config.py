@@ -16,7 +16,7 @@ class LauncherConfig:
     retries: int
     """Times a cell that was killed is tried again, after the others and alone."""
     tracker_seconds: float
-    """Longest wait, after the last cell, for MLflow to catch up."""
+    """Seconds that MLflow may take to catch up after the last cell."""
 
     def __post_init__(self) -> None:
         if self.cells is not None and self.cells < 1:

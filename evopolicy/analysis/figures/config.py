@@ -46,18 +46,20 @@ class FigureConfig:
 
     kind: Kind
     axis: Axis = "units"
-    """What best-so-far curves run over."""
+    """Curves: what best-so-far runs over, units, submissions, seconds, tokens or cost_usd."""
     published: bool | None = None
-    """Whether the paper's entries stand beside the Runs; None: in `demand`, not in `rank`."""
+    """Rank, demand: whether the paper's entries stand beside the Runs; by default in demand, not in rank."""
     data_edits: bool = False
-    """Whether another Program with the same source (new numbers in a file) is a parametric edit, not a retest."""
+    """Edits, timeline: whether the same source with new numbers in a file is a parametric edit, not a retest."""
     run: str = ""
-    """The Run a timeline is of, or the end of its path; "" where there is but one."""
+    """Timeline: which Run, or the end of its path; needed where there are several."""
     against: str = ""
-    """What the entries of a difference figure are compared with: an entry ("" for the first), or a swept setting."""
+    """Difference: what entries are compared with, an entry (the first by default) or a swept setting
+    (feedback=score)."""
     allow: tuple[str, ...] = ()
-    """Conditions that may differ within the figure."""
+    """Conditions that may differ: isolation, parameters, pool, budget, selection, duplicates."""
     dark: bool = False
+    """Whether the ground is dark: true or false."""
 
     @property
     def needs_programs(self) -> bool:
@@ -66,6 +68,7 @@ class FigureConfig:
 
 
 KEYS = tuple(field.name for field in fields(FigureConfig))
+TRUTHS = tuple(field.name for field in fields(FigureConfig) if "bool" in str(field.type))
 _CHOICES = {"kind": get_args(Kind), "axis": AXES}
 
 
@@ -86,7 +89,7 @@ def figure_config(values: Mapping[str, Any]) -> FigureConfig:
     for key, kinds in BELONGS.items():
         if key in values and values["kind"] not in kinds:
             raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {values['kind']}")
-    for key in ("published", "data_edits", "dark"):
+    for key in TRUTHS:
         if not isinstance(values.get(key), bool | None):
             raise ConfigError(f"{key}: true or false is needed, found '{values[key]}'")
     plain = {key: value for key, value in values.items() if value is not None}

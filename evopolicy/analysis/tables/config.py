@@ -140,36 +140,48 @@ class TableConfig:
     """A table. Raises ConfigError where its parts do not go together."""
 
     title: str
+    """Caption."""
     kind: Kind
+    """Rank, heldout, normalized, edits, code, efficiency, selection or difference."""
     columns: tuple[str, ...]
+    """Which columns, comma separated; the YAML says what there is."""
     published: bool = False
-    """Whether the published rows stand in it."""
+    """Whether the published rows stand in it: true or false."""
     rows: Rows = "entries"
+    """Entries, benchmarks or cells, where the kind has a choice."""
     entries: tuple[str, ...] = ()
-    """Entries that take part, in this order but in a rank table; () for all."""
+    """Entries that take part, comma separated, in this order but in a rank table; all by default."""
     benchmarks: tuple[str, ...] = ()
-    """Slugs or Gymnasium ids that take part; () for all there are, ('core16',) for the paper's."""
+    """The Benchmarks that take part, by slug or Gymnasium id; core16 for the paper's, all by default."""
     by: By = "all"
-    """Whether numbers over Benchmarks are taken apart by group."""
+    """Groups of Benchmarks that numbers are taken apart by: all, demand or category."""
     statistic: Statistic = "mean"
-    """What a cell shows of its Runs' held-out means."""
+    """Mean, median or iqm: what a cell of a heldout table shows of its Runs' held-out means."""
     zero: str = RANDOM
-    """The entry whose score is 0 in a normalized table: the published random row, or one of the Runs' entries."""
+    """Normalized tables: the entry whose score is 0; by default the published random row."""
     one: One = "best"
-    """Which score is 1 there: the best one's of those in the table, or the best published agent's, which stays."""
+    """Normalized tables: what is 1, best of those in the table or published, which stays."""
     against: str = ""
-    """What the entries of a difference table are compared with: an entry ('' for the first), or a swept setting."""
+    """Difference tables: what entries are compared with, an entry (the first by default) or a swept setting
+    (feedback=score)."""
     interval: Interval = "none"
+    """None, runs_and_episodes, runs or episodes: what intervals are over."""
     level: float = 0.95
+    """Of the intervals (0.95)."""
     replicates: int = 2000
+    """Of the bootstrap (2000)."""
     seed: int = 0
+    """Of the bootstrap (0)."""
     data_edits: bool = False
-    """Whether another Program with the same source (new numbers in a file) is a parametric edit, not a retest."""
+    """Edits tables: whether the same source with new numbers in a file is a parametric edit, not a retest."""
     missing: Missing = "refuse"
+    """Cells without a valid result: refuse (default), exclude or worst."""
     allow: tuple[str, ...] = ()
+    """Conditions that may differ: isolation, parameters, pool, budget, selection, duplicates."""
     digits: int | None = None
-    """Decimals; None for what suits each column."""
+    """Decimals; null for what suits each column."""
     format: Format = "terminal"
+    """Terminal, csv, latex, html or markdown, whatever the file ends in."""
 
     def __post_init__(self) -> None:
         for name in self.columns:

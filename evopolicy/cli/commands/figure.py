@@ -11,8 +11,6 @@ from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.cli.target import check_target, write_target
 from evopolicy.kernel.errors import ConfigError, did_you_mean
 
-_TRUTHS = ("dark", "published", "data_edits")
-
 
 def figure(words: Sequence[str]) -> int:
     """`name=` a kind, a figure of `conf/figure/` or a YAML file, the Runs (`sweep=` or `source=`), `to=FILE`.
@@ -75,6 +73,8 @@ def _read(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _overrides(options: Mapping[str, str]) -> dict[str, Any]:
     """Keys of a figure's config, as its YAML would have them."""
+    from evopolicy.analysis.figures.config import TRUTHS
+
     said: dict[str, Any] = {key: value for key, value in options.items() if key not in WHERE}
-    truths = {key: truth(key, said[key]) for key in _TRUTHS if key in said}
+    truths = {key: truth(key, said[key]) for key in TRUTHS if key in said}
     return {**said, **truths, **({"allow": listed(said["allow"])} if "allow" in said else {})}
