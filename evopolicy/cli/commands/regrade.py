@@ -194,7 +194,7 @@ def _splits(text: str) -> tuple[PrivateSplit, ...]:
     names = listed(text)
     for name in names:
         if name not in regrading.SPLITS:
-            raise ConfigError(f"splits: '{name}' is not a private split.{did_you_mean(name, regrading.SPLITS)}")
+            raise ConfigError(f"splits: unknown split '{name}'; choose from {', '.join(regrading.SPLITS)}")
     return cast(tuple[PrivateSplit, ...], tuple(split for split in regrading.SPLITS if split in names))
 
 

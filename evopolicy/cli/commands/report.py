@@ -24,8 +24,8 @@ def report(words: Sequence[str]) -> int:
     Exit code 1 where a record cannot be read; the page is of the others, and names it where it is a comparison.
 
     Raises ConfigError for an option or a value there is not, for a file that cannot be written and for a page to log
-    that is of no one MLflow run; RecordError where no Run can be read; TrackingError where MLflow does not answer or
-    does not hold the Run or sweep.
+    that belongs to no single MLflow run; RecordError where no Run can be read; TrackingError where MLflow does not
+    answer or does not hold the Run or sweep.
     """
     options = pairs("report", words)
     log = truth("log", options.get("log", "false"))
@@ -34,7 +34,7 @@ def report(words: Sequence[str]) -> int:
     found = find_runs(*folders, compared="every")
     sweep = _sweep(folders)
     if log and sweep is None and len(found) != 1:
-        raise ConfigError("log: a report of several Runs is of no one MLflow run; name a Run or one sweep")
+        raise ConfigError("log: a report of several Runs belongs to no single MLflow run; name a Run or one sweep")
     html = _render(found, sweep, folders, listed(options.get("allow", "")))
     write_target(target, html)
     print(f"{target} ({len(html.encode()) / 1e6:.1f} MB, {plural(len(found), 'Run')})")

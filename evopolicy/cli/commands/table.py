@@ -43,7 +43,7 @@ def table(words: Sequence[str]) -> int:
         return _named_table(options)
     for key in options:
         if key not in (*SOURCES, "allow", "to", "format"):
-            raise ConfigError(f"table: '{key}' belongs to a table with a name; add name=paper/rank, or another")
+            raise ConfigError(f"table: '{key}' is an option of named tables; add a name, such as name=paper/rank")
     if not {"sweep", "source"} & set(options):
         raise ConfigError(
             "table: name what to compare, sweep=NAME or source=FOLDER; name=paper/core16 prints what is published"

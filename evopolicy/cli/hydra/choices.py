@@ -22,11 +22,11 @@ def check_choices(overrides: Sequence[Override]) -> None:
         several = [str(name) for name in value] if isinstance(value, list) else None
         if one.key_or_group in _OF_ONE and (several or one.is_sweep_override()):
             names = several or (list(one.sweep_string_iterator()) if one.is_choice_sweep() else [])
-            raise ConfigError(f"{one.key_or_group}: one is taken by a command, found {found}; {_instead(one, names)}")
+            raise ConfigError(f"{one.key_or_group}: a command takes one, found {found}; {_instead(one, names)}")
         if several is not None:
             as_sweep = f"{one.key_or_group}={','.join(several)}"
             raise ConfigError(
-                f"{one.key_or_group}: a Run has one, found the list {found}; write {as_sweep}"
+                f"{one.key_or_group}: a Run takes one, found the list {found}; write {as_sweep}"
                 " for a sweep with a Run of each"
             )
 

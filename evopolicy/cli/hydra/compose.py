@@ -34,7 +34,7 @@ _OURS = {"--dry-run": "", "--help": "-h", "--version": ""}
 def normalize(arguments: Sequence[str]) -> list[str]:
     """Arguments for Hydra: `--dry-run` as an override, `-m` where the overrides are those of a sweep.
 
-    Raises ConfigError for an unknown flag and for a word that is no override.
+    Raises ConfigError for an unknown flag and for a word that is not an override.
     """
     flags, overrides = _split(arguments)
     if not any(override.startswith("hydra.searchpath=") for override in overrides):
@@ -85,7 +85,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _check_override(word: str) -> None:
     if "=" not in word and not word.startswith("~"):
         raise ConfigError(
-            f"'{word}' is not an override: write key=value, such as agent=cma_es; `evopolicy --help` has more"
+            f"'{word}' is not an override; write key=value, such as agent=cma_es; `evopolicy --help` has more"
         )
 
 
@@ -115,7 +115,9 @@ def _for_each_cell(overrides: Sequence[str]) -> list[str]:
         group, _, below = key.partition(".")
         if group.lstrip("+") in swept and below and group.startswith("+"):
             bare = key.lstrip("+")
-            raise ConfigError(f"{word}: a key of a swept group is set in every cell without a sign, {bare}={value}")
+            raise ConfigError(
+                f"{word}: '{group.lstrip('+')}' is swept, so its keys are set without '+'; write {bare}={value}"
+            )
         plain_change = bool(below and value) and not key.startswith(("+", "~")) and not one.is_sweep_override()
         if plain_change and group in swept:
             word = f"{key}=choice({value})"

@@ -49,5 +49,5 @@ def _load(path: Path, group: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"name: {path} cannot be read as YAML ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"name: {path} holds no keys; copy one of conf/{group}/ and change it")
+        raise ConfigError(f"name: {path} has no keys; copy one of conf/{group}/ and change it")
     return values

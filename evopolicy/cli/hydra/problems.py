@@ -173,5 +173,5 @@ def _near_key(parent: str, name: str, known: Iterable[str]) -> str:
 def _not_chosen(key: str) -> str:
     options = group_options(key)
     if options:
-        return f"{key}: none is chosen; write {key}=NAME. Known: {', '.join(options)}."
+        return f"{key}: no option is chosen; write {key}=NAME. Known: {', '.join(options)}."
     return f"{key}: a value is missing; write {key}=VALUE"

@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_read_is_named_and_told_by_the_exit_code(
         ("kind: curves\ndark: 3", "dark: true or false is needed, found '3'"),
         ("kind: curves\nalow: []", "Did you mean 'allow'"),
         ("kind: curves\nallow: 3", "allow: "),
-        ("- curves", "holds no keys"),
+        ("- curves", "has no keys"),
     ],
 )
 def test_a_config_that_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:

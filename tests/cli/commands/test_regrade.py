@@ -18,7 +18,7 @@ from evopolicy.kernel.session.record import Run
         ([], "name what"),
         (["source=x", "budget.episodes=3"], "no option 'budget.episodes'"),
         (["source=x", "pool.assessment"], "write key=value"),
-        (["source=x", "splits=training"], "no private split"),
+        (["source=x", "splits=training"], "unknown split 'training'; choose from validation, assessment"),
         (["source=x", "pool.training=3"], "pool.training is what the agent had"),
         (["source=x", "selection=last,trainin_mean"], "Did you mean 'training_mean'"),
         (["source=x", "selection=last", "selection.rule=last"], "one way"),

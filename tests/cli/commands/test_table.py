@@ -139,7 +139,7 @@ def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out.startswith("Two agents\n")
     file.write_text("- no\n- keys\n")
     assert main(["table", f"name={file}"]) == 2
-    assert "holds no keys" in capsys.readouterr().err
+    assert "has no keys" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
         (["name=paper/core16", "columns=[wins, rank]"], "columns: there is no 'rank'."),
         (["name=paper/core16", "to=/dev/null/all.txt"], "to: '/dev/null/all.txt' cannot be written"),
         (["name=paper/efficiency"], "no published rows are shown; name Runs"),
-        (["sweep=x", "digits=2"], "'digits' belongs to a table with a name"),
+        (["sweep=x", "digits=2"], "'digits' is an option of named tables"),
         (
             ["sweep=x", "format=cvs"],
             "format: 'cvs' is unknown; choose one of csv, latex, html, markdown, terminal. Did you mean 'csv'",
