@@ -112,7 +112,7 @@ def test_what_several_sections_import_is_loaded_before_they_run_side_by_side() -
     """Else two of them could meet in the import of a package and one be told a deadlock, now and then."""
     code = """if True:
         import sys
-        from evopolicy.cli import doctor
+        from evopolicy.cli.commands import doctor
         print(*doctor._SHARED)
         look = lambda: [doctor.Finding("loaded", "ok", " ".join(n for n in doctor._SHARED if n in sys.modules))]
         (_, (found,)), = doctor.examine([("one", look)])
