@@ -19,7 +19,10 @@ from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution.conftest import LEVELS
 
 ROOT = Path(__file__).parents[3]
-SUITES = ("test_hostile.py", "test_hostile_agents.py", "test_channels.py", "test_process_limits.py", "../test_agent.py")
+SUITES = (
+    *("test_hostile.py", "test_hostile_agents.py", "test_channels.py", "test_process_limits.py"),
+    "../agent/test_launcher.py",
+)
 
 
 def _nobodys() -> int:
@@ -101,7 +104,8 @@ def test_the_hostile_programs_are_held_back_for_a_user_who_is_not_root(level: Is
 @pytest.mark.slow
 @pytest.mark.timeout(1600)
 def test_what_root_may_do_anyway_is_refused_to_a_user_who_is_not_root(owned: Path) -> None:
-    suites = [str(path) for path in sorted(ROOT.glob("tests/*/test_*.py")) if MARKED in path.read_text()]
+    files = [*ROOT.glob("tests/*/test_*.py"), *ROOT.glob("tests/*/*/test_*.py")]
+    suites = [str(path) for path in sorted(files) if MARKED in path.read_text()]
     said = as_another_user(owned, *suites, "-m", "not_as_root")
     passed = re.search(r"^(\d+) passed", said, re.M)
     assert passed and int(passed[1]) == sum(Path(suite).read_text().count(MARKED) for suite in suites) > 0, said
