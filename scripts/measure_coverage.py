@@ -144,16 +144,26 @@ def wide_ranks(
 
     Over sixteen Benchmarks a rank score takes enough values that an interval need not hold more than it must.
     """
-    entries, benchmarks = WIDE
     error = np.sqrt((variances[0] + variances[2] / EPISODES) / runs)
     hits: list[bool] = []
     for _ in range(tables):
-        means = APART * error * rng.normal(size=(entries, benchmarks))
-        truth = rank_scores(means).mean(axis=1)
-        found = {str(i): table for i, table in enumerate(simulate(list(means), runs, variances, rng))}
-        ranks = rank_score_intervals(found, rng=rng, replicates=replicates)
-        hits += [holds(ranks[str(i)], true) for i, true in enumerate(truth)]
+        hits += [holds(span, true) for span, true in ranks_and_truths(error, runs, variances, replicates, rng)]
     return hits
+
+
+def ranks_and_truths(
+    error: float,
+    runs: int | Sequence[int],
+    variances: tuple[float, float, float],
+    replicates: int,
+    rng: np.random.Generator,
+) -> list[tuple[Interval, float]]:
+    """The interval and the true rank score of each entry, in one table of the paper's size."""
+    means = APART * error * rng.normal(size=WIDE)
+    truth = rank_scores(means).mean(axis=1)
+    found = {str(i): table for i, table in enumerate(simulate(list(means), runs, variances, rng))}
+    spans = rank_score_intervals(found, rng=rng, replicates=replicates)
+    return [(spans[str(i)], float(true)) for i, true in enumerate(truth)]
 
 
 def unequal_ranks(tables: int, replicates: int, rng: np.random.Generator) -> None:
@@ -163,18 +173,14 @@ def unequal_ranks(tables: int, replicates: int, rng: np.random.Generator) -> Non
     """
     print("| variance mostly | Runs of the five entries | intervals | hold the truth | width |")
     print("|---|---|---:|---:|---:|", flush=True)
-    entries, benchmarks = WIDE
     for mix, variances in MIXES.items():
         error = np.sqrt((variances[0] + variances[2] / EPISODES) / 5)
         for runs in SEEDS:
             held: list[bool] = []
             widths: list[float] = []
             for _ in range(tables):
-                means = APART * error * rng.normal(size=(entries, benchmarks))
-                truth = rank_scores(means).mean(axis=1)
-                found = {str(i): table for i, table in enumerate(simulate(list(means), runs, variances, rng))}
-                spans = rank_score_intervals(found, rng=rng, replicates=replicates)
-                printed = [(spans[str(i)], true) for i, true in enumerate(truth) if spans[str(i)].over]
+                pairs = ranks_and_truths(error, runs, variances, replicates, rng)
+                printed = [(span, true) for span, true in pairs if span.over]
                 held += [holds(span, true) for span, true in printed]
                 widths += [span.high - span.low for span, _ in printed]
             told = f"{np.mean(held):.3f} | {np.mean(widths):.2f}" if held else "none printed | "
@@ -211,7 +217,7 @@ def few_runs(tables: int, replicates: int, rng: np.random.Generator) -> None:
             )
         deviation = np.hypot(spread, episode / np.sqrt(EPISODES))
         levels = np.linspace(LEVELS.min() - 3 * deviation, LEVELS.max() + 3 * deviation, 400)
-        truth: Floats = np.mean([ndtr((level - levels) / deviation) for level in LEVELS], axis=0)
+        truth = share_above(levels, deviation)
         at = [int(np.argmin(np.abs(truth - share))) for share in (0.98, 0.8, 0.5, 0.2, 0.02)]
         inside = []
         for _ in range(tables):
@@ -259,11 +265,16 @@ def nested(table: Floats, replicates: int, rng: np.random.Generator) -> bool:
     return bool(low <= 0 <= high)
 
 
+def share_above(scores: Floats, deviation: float) -> Floats:
+    """True share of Run scores above each of `scores`: normal around each of LEVELS."""
+    share: Floats = np.mean([ndtr((level - scores) / deviation) for level in LEVELS], axis=0)
+    return share
+
+
 def mixture_iqm(deviation: float) -> float:
     """True IQM of Run scores: normal around each of LEVELS. By the trapezoidal rule, to five digits."""
     grid = np.linspace(LEVELS.min() - 8 * deviation, LEVELS.max() + 8 * deviation, 400_001)
-    below: Floats = np.mean([ndtr((grid - level) / deviation) for level in LEVELS], axis=0)
-    inside = np.clip(below, 0.25, 0.75)
+    inside = np.clip(1 - share_above(grid, deviation), 0.25, 0.75)
     return float(((grid[1:] + grid[:-1]) / 2 * np.diff(inside)).sum() / 0.5)
 
 

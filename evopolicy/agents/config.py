@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, TypeVar
 
@@ -49,10 +50,20 @@ def make_config(cls: type[Config], config: AgentConfig | Mapping[str, Any]) -> C
         raise wrong_type(error, "agent") from None
 
 
-def identity(config: AgentConfig) -> AgentIdentity:
-    """What names the agent in cells and tables; every option of its config is in it, but what its model costs."""
-    options = {key: value for key, value in asdict(config).items() if key not in ("name", "label", "model", "price")}
+def identity(config: AgentConfig, of_this_machine: Collection[str] = ()) -> AgentIdentity:
+    """What names the agent in cells and tables: every option of its config, but what its model costs and those named,
+    which say where things lie or how they are reached here and are no part of what the agent is."""
+    left_out = {"name", "label", "model", "price", *of_this_machine}
+    options = {key: value for key, value in asdict(config).items() if key not in left_out}
     return AgentIdentity(label=config.label or config.name, name=config.name, model=config.model, options=options)
+
+
+def check_variable_names(names: Iterable[str]) -> None:
+    """Raises ConfigError, without the text, for one that is no variable's name: it may be the secret itself."""
+    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
+        raise ConfigError(
+            "agent: variables are named, not given: one of the names is not a variable's name (it is not shown)"
+        )
 
 
 def check_program(program: str) -> None:

@@ -141,9 +141,7 @@ class RunLog:
 
         wanted = {**projection.tags, "mlflow.runName": projection.name}
         new = {key: value for key, value in wanted.items() if self._tags.get(key) != value}
-        for batch in _batches(new.items(), _PARAMS_AND_TAGS):
-            tags = [RunTag(key, value) for key, value in batch]
-            self._call("tagging a run", self._client.log_batch, self.run_id, tags=tags)
+        self._push("tagging a run", tags=[RunTag(key, value) for key, value in new.items()])
         self._tags.update(new)
         for key in [*self._tags]:
             if key in projection.absent or (key.startswith(_OWN_TAGS) and key not in wanted):
@@ -153,10 +151,14 @@ class RunLog:
         from mlflow.entities import Param
 
         new = {key: value for key, value in projection.params.items() if key not in self._params}
-        for batch in _batches(new.items(), _PARAMS_AND_TAGS):
-            params = [Param(key, value) for key, value in batch]
-            self._call("logging params", self._client.log_batch, self.run_id, params=params)
+        self._push("logging params", params=[Param(key, value) for key, value in new.items()])
         self._params.update(new)
+
+    def _push(self, what: str, **entities: Sequence[object]) -> None:
+        """Tags or params, as many at once as a request takes."""
+        ((kind, whole),) = entities.items()
+        for batch in _batches(whole, _PARAMS_AND_TAGS):
+            self._call(what, self._client.log_batch, self.run_id, **{kind: batch})
 
     def _push_points(self, projection: Projection, models: dict[str, str]) -> None:
         from mlflow.entities import Metric

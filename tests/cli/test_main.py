@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -77,12 +78,12 @@ def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_key_of_a_table_and_of_a_figure_is_an_option() -> None:
-    from evopolicy.analysis.figures.config import KEYS as FIGURE
-    from evopolicy.analysis.tables.config import KEYS as TABLE
+    from evopolicy.analysis.figures.config import FigureConfig
+    from evopolicy.analysis.tables.config import TableConfig
     from evopolicy.cli.sources import KEYS as READ
 
-    assert set(VERBS["table"].options) == {"name", "to", *READ, *TABLE}
-    assert set(VERBS["figure"].options) == {"name", "to", *READ, *FIGURE} - {"kind"}
+    assert set(VERBS["table"].options) == {"name", "to", *READ, *get_type_hints(TableConfig)}
+    assert set(VERBS["figure"].options) == {"name", "to", *READ, *get_type_hints(FigureConfig)} - {"kind"}
 
 
 @pytest.mark.parametrize(

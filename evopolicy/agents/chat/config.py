@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evopolicy.agents.config import AgentConfig, at_least
+from evopolicy.agents.config import AgentConfig, at_least, check_variable_names
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.run.prices import Price
 
@@ -72,11 +71,7 @@ class ChatConfig(AgentConfig):
             raise ConfigError(
                 "agent.base_url: is empty; name the server, for instance agent.base_url=http://127.0.0.1:8000/v1"
             )
-        for name in (*self.variables, *([self.key_variable] if self.key_variable else [])):
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ConfigError(
-                    "agent: variables are named, not given: one of the names is not a variable's name (it is not shown)"
-                )
+        check_variable_names([*self.variables, *([self.key_variable] if self.key_variable else [])])
         for key in self.request:
             if key in _OURS:
                 raise ConfigError(f"agent.request.{key}: is set by the loop itself; leave it out")

@@ -46,9 +46,7 @@ class Chat:
 
     @property
     def identity(self) -> AgentIdentity:
-        whole = identity(self.config)
-        options = {key: value for key, value in whole.options.items() if key not in _OF_THIS_MACHINE}
-        return AgentIdentity(whole.label, whole.name, whole.model, options)
+        return identity(self.config, _OF_THIS_MACHINE)
 
     @property
     def call_seconds(self) -> float:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, identity
+from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_variable_names, identity
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports.protocols import AgentIdentity, Provider
 from evopolicy.kernel.run.prices import Price
@@ -65,11 +65,7 @@ class CodingConfig(AgentConfig):
         for name, command in self.mcp_servers.items():
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) or not command or not command[0]:
                 raise ConfigError(f"agent.mcp_servers.{name}: a plain name with a command line is needed")
-        for name in (*self.variables, *([self.key_variable] if self.key_variable else [])):
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ConfigError(
-                    "agent: variables are named, not given: one of the names is not a variable's name (it is not shown)"
-                )
+        check_variable_names([*self.variables, *([self.key_variable] if self.key_variable else [])])
 
 
 @dataclass(frozen=True)
@@ -87,9 +83,7 @@ class CodingAgent:
 
     @property
     def identity(self) -> AgentIdentity:
-        whole = identity(self.config)
-        options = {key: value for key, value in whole.options.items() if key not in _OF_THIS_MACHINE}
-        return AgentIdentity(whole.label, whole.name, whole.model, options)
+        return identity(self.config, _OF_THIS_MACHINE)
 
     @property
     def variables(self) -> Sequence[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
-from evopolicy.analysis.records.trajectory import AXES, Axis
-from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.analysis.records.configs import read_config
+from evopolicy.analysis.records.trajectory import Axis
+from evopolicy.kernel.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,39 +66,17 @@ class FigureConfig:
         return self.kind in ("edits", "timeline")
 
 
-KEYS = tuple(field.name for field in fields(FigureConfig))
-TRUTHS = tuple(field.name for field in fields(FigureConfig) if "bool" in str(field.type))
-_CHOICES = {"kind": get_args(Kind), "axis": AXES}
-
-
 def figure_config(values: Mapping[str, Any]) -> FigureConfig:
     """A figure's config from plain values; a list may be words with commas between.
 
     Raises ConfigError with the near name for a key or a choice there is not, for a key that the kind does not have, and
     for a value of the wrong type.
     """
-    for key in values:
-        if key not in KEYS:
-            raise ConfigError(f"figure: there is no key '{key}'.{did_you_mean(str(key), KEYS)}")
-    if "kind" not in values:
-        raise ConfigError(f"kind: a figure needs it, one of {', '.join(KINDS)}")
-    for key, choices in _CHOICES.items():
-        if key in values and values[key] not in choices:
-            raise ConfigError(f"{key}: there is no '{values[key]}'.{did_you_mean(str(values[key]), choices)}")
+    config = read_config(FigureConfig, values, "figure")
     for key, kinds in BELONGS.items():
-        if key in values and values["kind"] not in kinds:
-            raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {values['kind']}")
-    for key in TRUTHS:
-        if not isinstance(values.get(key), bool | None):
-            raise ConfigError(f"{key}: true or false is needed, found '{values[key]}'")
-    plain = {key: value for key, value in values.items() if value is not None}
-    if isinstance(allow := plain.get("allow"), str):
-        plain["allow"] = [word.strip() for word in allow.split(",") if word.strip()]
-    try:
-        return msgspec.convert(plain, FigureConfig)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise ConfigError(f"{where.strip('`') or 'figure'}: {what}") from None
+        if key in values and config.kind not in kinds:
+            raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {config.kind}")
+    return config
 
 
 def draw_figure(config: FigureConfig, frames: Frames | None) -> Figure:

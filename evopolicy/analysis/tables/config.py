@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
-
-import msgspec
+from typing import Any, Literal
 
 from evopolicy.analysis.paper.published import RANDOM
 from evopolicy.analysis.records.conditions import check_allowed
+from evopolicy.analysis.records.configs import check_choice, read_config
 from evopolicy.analysis.stats.components import OVER, Over
-from evopolicy.analysis.stats.rank import MISSING, Missing
-from evopolicy.analysis.stats.statistics import STATISTICS, Statistic
-from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.present.formats import FORMATS, Format
+from evopolicy.analysis.stats.rank import Missing
+from evopolicy.analysis.stats.statistics import Statistic
+from evopolicy.kernel.errors import ConfigError
+from evopolicy.present.formats import Format
 
 Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"]
 Rows = Literal["entries", "benchmarks", "cells"]
@@ -185,7 +184,7 @@ class TableConfig:
 
     def __post_init__(self) -> None:
         for name in self.columns:
-            _known("columns", name, COLUMNS[self.kind])
+            check_choice("columns", name, COLUMNS[self.kind])
         check_allowed(self.allow)
         if not self.columns:
             raise ConfigError(f"columns: name at least one of {', '.join(COLUMNS[self.kind])}")
@@ -242,19 +241,7 @@ class TableConfig:
         return next((over for over in OVER if over == self.interval), None)
 
 
-KEYS = tuple(field.name for field in fields(TableConfig))
 _DEFAULTS = {field.name: field.default for field in fields(TableConfig)}
-_CHOICES: Mapping[str, Sequence[str]] = {
-    "kind": get_args(Kind),
-    "rows": get_args(Rows),
-    "by": get_args(By),
-    "statistic": STATISTICS,
-    "one": get_args(One),
-    "interval": get_args(Interval),
-    "missing": MISSING,
-    "format": FORMATS,
-}
-_LISTS = ("columns", "entries", "benchmarks", "allow")
 
 
 def table_config(values: Mapping[str, Any]) -> TableConfig:
@@ -263,33 +250,4 @@ def table_config(values: Mapping[str, Any]) -> TableConfig:
     A list may be written as one word or as words with commas between. Raises ConfigError with the near name for a key,
     a choice or a column there is not, and for a value of the wrong type.
     """
-    for key in values:
-        _known("table", str(key), KEYS)
-    for key in ("title", "kind", "columns"):
-        if values.get(key) in (None, ""):
-            raise ConfigError(f"{key}: a table needs it")
-    plain = {key: _split(value) if key in _LISTS else value for key, value in values.items()}
-    plain = {key: value for key, value in plain.items() if value is not None}
-    for key, choices in _CHOICES.items():
-        if key in plain and plain[key] not in choices:
-            _known(key, str(plain[key]), choices)
-    try:
-        return msgspec.convert(plain, TableConfig)
-    except msgspec.ValidationError as error:
-        cause = error.__cause__
-        if isinstance(cause, ConfigError):
-            raise cause from None
-        what, _, where = str(error).partition(" - at `$.")
-        raise ConfigError(f"{where.strip('`') or 'table'}: {what}") from None
-
-
-def _split(value: Any) -> Any:
-    if value is None:
-        return []
-    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
-
-
-def _known(key: str, name: str, known: Sequence[str] | Mapping[str, Any]) -> None:
-    if name not in known:
-        what = "there is no key" if key == "table" else "there is no"
-        raise ConfigError(f"{key}: {what} '{name}'.{did_you_mean(name, known)}")
+    return read_config(TableConfig, values, "table")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evopolicy.cli.hydra.named import WHERE, is_file, plain_name, read_named
-from evopolicy.cli.options import listed, pairs, truth
+from evopolicy.cli.hydra.named import is_file, overrides, plain_name, read_named
+from evopolicy.cli.options import pairs
 from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.cli.target import check_target, write_target
 from evopolicy.kernel.errors import ConfigError, did_you_mean
@@ -21,14 +21,14 @@ def figure(words: Sequence[str]) -> int:
     Raises ConfigError for an option or a value there is not and for a file that cannot be written, RecordError where
     there is nothing to draw or conditions differ, TrackingError as `sources` does.
     """
-    from evopolicy.analysis.figures.config import draw_figure, figure_config
+    from evopolicy.analysis.figures.config import FigureConfig, draw_figure, figure_config
 
     if not words:
         return _list()
     options = pairs("figure", words)
     if not options.get("name"):
         raise ConfigError("figure: name what to draw, name=NAME; `evopolicy figure` lists what there is")
-    config = figure_config({**_read(options), **_overrides(options)})
+    config = figure_config({**_read(options), **overrides(FigureConfig, options)})
     from evopolicy.analysis import find_runs, load_frames
     from evopolicy.analysis.figures.style import check_format, picture
 
@@ -69,12 +69,3 @@ def _read(options: Mapping[str, str]) -> dict[str, Any]:
             f"name: there is no figure '{name}'.{did_you_mean(name, known)} `evopolicy figure` lists them."
         )
     return read_named("figure", name)
-
-
-def _overrides(options: Mapping[str, str]) -> dict[str, Any]:
-    """Keys of a figure's config, as its YAML would have them."""
-    from evopolicy.analysis.figures.config import TRUTHS
-
-    said: dict[str, Any] = {key: value for key, value in options.items() if key not in WHERE}
-    truths = {key: truth(key, said[key]) for key in TRUTHS if key in said}
-    return {**said, **truths, **({"allow": listed(said["allow"])} if "allow" in said else {})}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evopolicy.cli.hydra.named import WHERE, plain_name, read_named
+from evopolicy.cli.hydra.named import overrides, plain_name, read_named
 from evopolicy.cli.options import listed, pairs
 from evopolicy.cli.sources import KEYS as SOURCES
 from evopolicy.cli.sources import sources, tell_unreadable
@@ -68,31 +68,14 @@ def _plain_format(options: Mapping[str, str], target: Path | None) -> Format:
 
 def _named_table(options: Mapping[str, str]) -> int:
     from evopolicy.analysis import find_runs, load_frames
-    from evopolicy.analysis.tables.config import table_config
+    from evopolicy.analysis.tables.config import TableConfig, table_config
     from evopolicy.analysis.tables.paper_tables import paper_table
 
     target = check_target(options["to"]) if "to" in options else None
-    config = table_config({**read_named("table", options["name"]), **_overrides(options, target)})
+    values = {**read_named("table", options["name"]), **overrides(TableConfig, options)}
+    ending = ENDINGS.get(target.suffix.lower()) if target is not None else None
+    config = table_config({**values, "format": ending} if ending and "format" not in options else values)
     found = find_runs(*sources(options)) if {"sweep", "source"} & set(options) else None
     frames = load_frames(found) if found is not None else None
     write_table(paper_table(config, frames, name=plain_name(options["name"])), config.format, target)
     return tell_unreadable(found, "the table")
-
-
-def _overrides(options: Mapping[str, str], target: Path | None) -> dict[str, Any]:
-    """Keys of the table's config; the format is that of the file's ending where the command line names none."""
-    ending = ENDINGS.get(target.suffix.lower()) if target is not None else None
-    said = {key: _value(key, text) for key, text in options.items() if key not in WHERE}
-    return {"format": ending, **said} if ending else said
-
-
-def _value(key: str, text: str) -> Any:
-    """An override as YAML reads it: `true`, `3`, `null`, `[a, b]`; words with commas stay text."""
-    import yaml
-
-    if key == "title":
-        return text
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text

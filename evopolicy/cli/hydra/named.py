@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from evopolicy.cli.sources import KEYS
 from evopolicy.kernel.errors import ConfigError, did_you_mean
@@ -39,6 +40,25 @@ def read_named(group: str, name: str) -> dict[str, Any]:
                 f"name: there is no {group} '{name}'.{did_you_mean(name, known)} A file's name ends in .yaml."
             )
     return next(_load(path, group) for folder in folders if (path := folder / group / f"{name}.yaml").is_file())
+
+
+def overrides(config: type, options: Mapping[str, str]) -> dict[str, Any]:
+    """The `options` that are keys of `config`, as its YAML would have them: `true`, `3`, `null`, `[a, b]`.
+
+    What the dataclass has as text stays text.
+    """
+    import yaml
+
+    hints = get_type_hints(config)
+    found: dict[str, Any] = {}
+    for key, text in options.items():
+        if key in WHERE:
+            continue
+        try:
+            found[key] = text if hints.get(key) is str else yaml.safe_load(text)
+        except yaml.YAMLError:
+            found[key] = text
+    return found
 
 
 def _load(path: Path, group: str) -> dict[str, Any]:

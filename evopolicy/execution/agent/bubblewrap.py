@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.execution.agent import view as agent_view
+from evopolicy.execution.agent.mounts import write_commands
 from evopolicy.execution.sandbox import bubblewrap, packages, seccomp
 from evopolicy.execution.sandbox.seccomp import ALLOW, Rule
 
@@ -107,10 +108,7 @@ def prepare(held: Path, code: Iterable[Path], shell_command: str) -> None:
     """Fill `held` with what `command` mounts: `code` and the `evopolicy-session` command in bin, names in etc."""
     for folder in ("bin", "etc"):
         (held / folder).mkdir()
-    for path in code:
-        (held / "bin" / path.name).write_bytes(path.read_bytes())
-    (held / "bin" / "evopolicy-session").write_text(f"#!/bin/sh\n{shell_command}\n")
-    (held / "bin" / "evopolicy-session").chmod(0o755)
+    write_commands(held, code, shell_command)
     (held / "bin" / _INTERPRETER).touch()
     for name in ("python3", "python"):
         (held / "bin" / name).symlink_to(_INTERPRETER)

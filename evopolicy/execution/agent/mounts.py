@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from evopolicy.execution.agent.home import inside
@@ -34,6 +34,11 @@ def prepare_beside(held: Path, imported: packages.Packages, code: Sequence[Path]
     (held / "bin").mkdir()
     imported.link_into(held / "packages")
     _link_python(held)
+    write_commands(held, code, command)
+
+
+def write_commands(held: Path, code: Iterable[Path], command: str) -> None:
+    """Into `held`'s folder bin, which is there: the files `code`, and `evopolicy-session`, which runs `command`."""
     for path in code:
         shutil.copyfile(path, held / "bin" / path.name)
     (held / "bin" / "evopolicy-session").write_text(f"#!/bin/sh\n{command}\n")

@@ -554,7 +554,7 @@ def test_numbers_are_rounded_half_to_even_by_their_decimal_digits() -> None:
         ({"columns": "wins,wins"}, "columns: one is named twice"),
         ({"rows": "cells"}, "rows: a rank table has rows of entries"),
         ({"level": 95}, "level: a number between 0 and 1"),
-        ({"level": "high"}, "level: Expected `float`"),
+        ({"level": "high"}, "level: expected 'float', got 'str'"),
         ({"digits": -1}, "digits: 0 to 15"),
         ({"title": ""}, "title: a table needs it"),
         ({"replicates": 3}, "replicates: 100 or more"),
