@@ -19,7 +19,7 @@ from evopolicy.kernel.secrecy.pool_secret import pool_secret
 from evopolicy.kernel.secrecy.secrets import Masker, is_secret_argument, is_secret_key, mask_uri
 from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.session.record import FeedbackConfig
-from evopolicy.kernel.session.selection import SelectionConfig
+from evopolicy.kernel.session.selection import RULES, SelectionConfig
 
 MAX_BLOCK_SECONDS = 600.0
 LEAST_SECONDS = 0.001
@@ -200,9 +200,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         self.budget.check_against(self.pool.training)
         if self.selection.needs_validation and self.pool.validation == 0:
+            others = ", ".join(name for name, rule in RULES.items() if not rule.needs_validation)
             raise ConfigError(
                 f"selection.rule: '{self.selection.rule}' needs Validation, but pool.validation is 0; "
-                "set it to at least 1 or choose training_mean, last or agent_first"
+                f"set it to at least 1 or choose one of {others}"
             )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,21 @@ def conf_folder() -> Path:
     raise ConfigError(f"evopolicy's own config is missing from {package}; install evopolicy again")
 
 
+def foreign_conf_folders() -> list[Path]:
+    """Folders `conf` that installed distributions ship inside the packages of what they bring."""
+    packages = {
+        point.module.partition(".")[0]
+        for group in ("evopolicy.benchmarks", "evopolicy.agents", "evopolicy.selection")
+        for point in entry_points(group=group)
+    }
+    folders: list[Path] = []
+    for package in sorted(packages - {"evopolicy"}):
+        spec = find_spec(package)
+        places = (spec.submodule_search_locations or []) if spec else []
+        folders.extend(Path(place) / "conf" for place in places)
+    return [folder for folder in folders if folder.is_dir()]
+
+
 def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     """A RunConfig from the shipped defaults, a protocol and `settings`.
 
@@ -75,12 +92,15 @@ def _paths_as_text(value: Any) -> Any:
 
 
 def option(group: str, name: str) -> dict[str, Any]:
-    """The values of `conf/<group>/<name>.yaml`, its own defaults of the same group merged in."""
-    path = conf_folder() / group / f"{name}.yaml"
-    if not path.is_file():
-        known = [file.stem for file in (conf_folder() / group).glob("*.yaml")]
+    """The values of `conf/<group>/<name>.yaml`, ours or a distribution's, with what it builds on merged in."""
+    folders = [conf_folder() / group]
+    if not (folders[0] / f"{name}.yaml").is_file():
+        folders += [folder / group for folder in foreign_conf_folders()]
+    path = next((path for folder in folders if (path := folder / f"{name}.yaml").is_file()), None)
+    if path is None:
         if group == "benchmark" and name in known_benchmarks():
             return default_options(name)
+        known = {file.stem for folder in folders for file in folder.glob("*.yaml")}
         raise ConfigError(f"{group}: '{name}' is unknown.{did_you_mean(name, known)}")
     values = dict(_read(path))
     merged: dict[str, Any] = {}

@@ -10,7 +10,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from evopolicy.agents.config import AgentConfig, make_config
-from evopolicy.kernel.errors import AgentError, did_you_mean
+from evopolicy.kernel.errors import AgentError
+from evopolicy.kernel.named import load_named
 from evopolicy.kernel.ports.protocols import AgentIntegration
 
 AGENTS: dict[str, str] = {
@@ -42,16 +43,8 @@ def agent_names() -> tuple[str, ...]:
 
 def agent_class(name: str) -> Any:
     """The integration class of `name`. Raises AgentError, with the near name, where there is none."""
-    target = AGENTS.get(name)
-    if target is None:
-        outside = {point.name: point.value for point in entry_points(group=GROUP)}
-        if name not in outside:
-            raise AgentError(f"agent: '{name}' is unknown.{did_you_mean(name, [*AGENTS, *outside])}")
-        target = outside[name]
-    try:
-        return EntryPoint(name, target, GROUP).load()
-    except (ImportError, AttributeError) as error:
-        raise AgentError(f"agent: '{name}' cannot be imported from {target}: {error}") from error
+    ours = {agent: EntryPoint(agent, target, GROUP) for agent, target in AGENTS.items()}
+    return load_named("agent", name, GROUP, ours, AgentError)
 
 
 def config_class(name: str) -> type[AgentConfig]:

@@ -20,9 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evopolicy.execution.agent.supervisor import descendants
 from evopolicy.execution.engine.worker_handle import environment
 from evopolicy.execution.sandbox import process
+from evopolicy.execution.sandbox.descendants import kill_descendants
 from evopolicy.kernel import errors
 from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
 from evopolicy.kernel.files.folders import HeldFolder
@@ -181,9 +181,7 @@ def _leave(*_: object) -> None:
 def _end_all() -> None:
     """Kill and reap everything below this process, until nothing is: what is orphaned meanwhile comes to it."""
     while True:
-        for pid in descendants(os.getpid()):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        kill_descendants()
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:

@@ -63,7 +63,8 @@ class CellOutcome:
 
 
 def main(argv: list[str]) -> int:
-    from evopolicy.sweeps.processes import end_descendants, end_with_parent
+    from evopolicy.execution.sandbox.descendants import kill_descendants
+    from evopolicy.sweeps.processes import end_with_parent
 
     job = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Job)
     os.set_inheritable(int(argv[2]), False)  # what this process starts may outlive it
@@ -75,7 +76,7 @@ def main(argv: list[str]) -> int:
         outcome = _attempt(job)
         write_durably(Path(job.outcome), msgspec.json.encode(outcome))
     finally:
-        end_descendants()
+        kill_descendants()
     return {"finished": 0, "interrupted": 130}.get(outcome.status, 1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -13,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_CHILD_SUBREAPER = 36
+from evopolicy.execution.sandbox import process
+from evopolicy.execution.sandbox.descendants import children, descendants, kill_descendants, send
+
 _FOREIGN = ("MLFLOW_RUN_ID", "HYDRA_FULL_ERROR")
 
 
@@ -92,43 +93,15 @@ class Child:
 def become_reaper(wanted: bool = True) -> None:
     """Make orphans of our children our own, so that none of them outlives us unseen. Linux only; elsewhere nothing."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
-
-
-def descendants(pid: int) -> list[int]:
-    """Every process that `pid` started, directly or not, and that is not reaped. Empty where there is no /proc."""
-    children = _family()
-    found: list[int] = []
-    rest = list(children.get(pid, ()))
-    while rest:
-        child = rest.pop()
-        found.append(child)
-        rest.extend(children.get(child, ()))
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    return _family().get(pid, [])
-
-
-def _family() -> dict[int, list[int]]:
-    """Children by parent."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        children.setdefault(int(fields[1]), []).append(int(entry.name))
-    return children
+        process.adopt_orphans(wanted)
 
 
 def kill_tree(pid: int) -> None:
     """Kill `pid` and everything it started. Stopped first, so that nothing new is started meanwhile."""
-    _send(pid, signal.SIGSTOP)
+    send(pid, signal.SIGSTOP)
     for child in descendants(pid):
-        _send(child, signal.SIGKILL)
-    _send(pid, signal.SIGKILL)
+        send(child, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
 
 
 class Reaper:
@@ -136,7 +109,7 @@ class Reaper:
 
     def __enter__(self) -> Reaper:
         become_reaper()
-        self._bystanders = frozenset(_children(os.getpid()))
+        self._bystanders = frozenset(children().get(os.getpid(), []))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,7 +118,7 @@ class Reaper:
     def kill_orphans(self, running: Sequence[int]) -> None:
         """Kill and reap processes that an ended cell has left to us, and what those leave, until none is."""
         spared = self._bystanders.union(running)
-        while orphans := [child for child in _children(os.getpid()) if child not in spared]:
+        while orphans := [child for child in children().get(os.getpid(), []) if child not in spared]:
             for orphan in orphans:
                 kill_tree(orphan)
                 with suppress(ChildProcessError):
@@ -163,27 +136,14 @@ def end_with_parent(grace_seconds: float = 20.0) -> None:
             pass
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(grace_seconds)
-        end_descendants()
+        kill_descendants()
         os._exit(130)
 
     threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
 
 
-def end_descendants() -> None:
-    """Kill everything this process started."""
-    for pid in descendants(os.getpid()):
-        _send(pid, signal.SIGKILL)
-
-
 def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def _send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         pass

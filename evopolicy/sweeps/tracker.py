@@ -46,14 +46,14 @@ def main() -> int:
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
-    from evopolicy.sweeps.processes import end_descendants
+    from evopolicy.execution.sandbox.descendants import kill_descendants
 
     try:
         text = _follow(order, over).text()
     except EvoPolicyError as error:
         text = str(error)
     finally:
-        end_descendants()
+        kill_descendants()
     if text:
         print(text, file=sys.stderr)
     return 1 if text else 0

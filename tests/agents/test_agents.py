@@ -95,7 +95,8 @@ def test_agents_of_other_distributions_are_found_and_cannot_take_a_name_of_ours(
     ours = "evopolicy.agents.random.integration:Random"
     outside = [metadata.EntryPoint(name, ours, "evopolicy.agents") for name in ("visitor", "baseline")]
     broken = metadata.EntryPoint("broken", "evopolicy.agents.nowhere:Agent", "evopolicy.agents")
-    monkeypatch.setattr("evopolicy.agents.entry_points", lambda group: [*outside, broken] if group else [])
+    for module in ("evopolicy.agents", "evopolicy.kernel.named"):
+        monkeypatch.setattr(f"{module}.entry_points", lambda group: [*outside, broken] if group else [])
     assert "visitor" in agent_names()
     assert load_agent("visitor", values("random")).program == "random"
     assert load_agent("baseline", values("baseline")).program == "initial"

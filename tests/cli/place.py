@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from evopolicy.sweeps.processes import descendants
+from evopolicy.execution.sandbox.descendants import descendants
 
 COMMAND = [sys.executable, "-m", "evopolicy.cli.main"]
 TINY = ["benchmark=cartpole", "protocol=smoke", "budget.submissions=2", "budget.episodes=2", "tracking=off"]

@@ -8,6 +8,7 @@ import pytest
 
 from evopolicy.cli.hydra import compose, groups
 from evopolicy.cli.hydra.problems import sentence
+from evopolicy.presets import foreign_conf_folders
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_distribution_ships_its_own_options(distribution: Path) -> None:
-    assert distribution / "conf" in groups.foreign_conf_folders()
+    assert distribution / "conf" in foreign_conf_folders()
     assert "outside" in groups.group_options("benchmark")
     config = compose.compose_one(["agent=random", "benchmark=outside", "benchmark.level=4"])
     assert compose.plain(config)["benchmark"] == {"name": "outside", "level": 4}

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from evopolicy.analysis import find_runs
-from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.run.stream import is_kept, load_transcripts
 from evopolicy.kernel.session.journal import read_journal
 from evopolicy.kernel.session.record import Run, load_run

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.execution.agent.supervisor import descendants
 from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.policy import fork_server as zygote
 from evopolicy.execution.policy import handles
 from evopolicy.execution.policy.fork_server import PRELOAD_BYTES
+from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.ports.outcome import EpisodeResult
 from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evopolicy.execution.agent.supervisor import descendants
 from evopolicy.execution.engine.executor import LANES, LocalExecutor
+from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution import toys

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.run.owner import Ownership
 from evopolicy.sweeps.board import Board, CellState
 from evopolicy.sweeps.cell import Job
-from evopolicy.sweeps.processes import descendants
 from evopolicy.sweeps.scheduler import Scheduler, Shares, Task
 from tests.cli.place import gone
 

@@ -39,8 +39,6 @@ IDENTITY: tuple[str, ...] = ("agent", "prompt", "feedback", "session", "executio
 OF_A_BENCHMARK: tuple[str, ...] = ("agent.initial_program", "execution.limits", "execution.policy_packages")
 """Of them, those that go with the Benchmark: the Runs of one entry have the same on each."""
 
-_WITHOUT_TIES = frozenset({"last", "agent_first"})
-"""Rules that never look at `tie_break`."""
 _DRAWN_BY = ("pool.kind", "pool.cases", "pool.seed", "pool.policy_seed", "pool.secret")
 """Settings that decide which held-out Episode an index is. Sizes do not: no split shifts another."""
 
@@ -63,7 +61,7 @@ def run_conditions(record: RunRecord) -> dict[str, str]:
 
 
 def _selection_words(selection: SelectionConfig) -> str:
-    ties = f", ties by {selection.tie_break}" if selection.rule not in _WITHOUT_TIES else ""
+    ties = f", ties by {selection.tie_break}" if selection.breaks_ties else ""
     return f"{selection.rule}{ties}"
 
 

@@ -14,9 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from evopolicy.cli.hydra import schema
 from evopolicy.cli.hydra.choices import check_choices
-from evopolicy.cli.hydra.groups import foreign_conf_folders
 from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.presets import conf_folder
+from evopolicy.presets import conf_folder, foreign_conf_folders
 
 _VALUED = {
     "--config-dir": "-cd",

@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from importlib.util import find_spec
-from pathlib import Path
-
 from evopolicy.authoring.discovery import without_yaml
-from evopolicy.presets import conf_folder
-
-
-def foreign_conf_folders() -> list[Path]:
-    """Folders `conf` that installed Benchmark and agent distributions ship inside their packages."""
-    packages = {
-        point.module.partition(".")[0]
-        for group in ("evopolicy.benchmarks", "evopolicy.agents")
-        for point in entry_points(group=group)
-    }
-    folders: list[Path] = []
-    for package in sorted(packages - {"evopolicy"}):
-        spec = find_spec(package)
-        places = (spec.submodule_search_locations or []) if spec else []
-        folders.extend(Path(place) / "conf" for place in places)
-    return [folder for folder in folders if folder.is_dir()]
+from evopolicy.presets import conf_folder, foreign_conf_folders
 
 
 def group_options(group: str) -> list[str]:

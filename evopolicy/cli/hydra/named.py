@@ -25,13 +25,13 @@ def plain_name(name: str) -> str:
 
 def read_named(group: str, name: str) -> dict[str, Any]:
     """Values of `name`, an option of the group `table` or `figure` or a YAML file. Raises ConfigError."""
-    from evopolicy.presets import conf_folder
+    from evopolicy.presets import conf_folder, foreign_conf_folders
 
     if is_file(name):
         return _load(Path(name), group)
     folders = [conf_folder()]
     if not (folders[0] / group / f"{name}.yaml").is_file():
-        from evopolicy.cli.hydra.groups import foreign_conf_folders, group_options
+        from evopolicy.cli.hydra.groups import group_options
 
         folders = foreign_conf_folders()
         known = group_options(group)

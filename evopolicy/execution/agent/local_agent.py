@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from evopolicy.execution.agent.supervisor import AgentPlan, descendants, locked
+from evopolicy.execution.agent.supervisor import AgentPlan, locked
 from evopolicy.execution.proxy.server import Proxy
+from evopolicy.execution.sandbox.descendants import descendants, send
 from evopolicy.kernel.errors import AgentError, ExecutionError
 from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
@@ -89,8 +90,7 @@ def _end(supervisor: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             # Both processes of it are stopped or stuck.
             for pid in (*descendants(supervisor.pid), supervisor.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             supervisor.wait()
 
 

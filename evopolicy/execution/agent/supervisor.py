@@ -20,13 +20,14 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicy.execution.agent import home as agent_home
 from evopolicy.execution.agent.output import Stream, Times
 from evopolicy.execution.sandbox import landlock, notified, process, seccomp
+from evopolicy.execution.sandbox.descendants import descendants, kill_descendants
 from evopolicy.kernel.secrecy.logins import Logins
 from evopolicy.kernel.secrecy.secrets import Masker
 
@@ -146,13 +147,7 @@ def _keep(supervising: int, wake: int, stopping: list[int]) -> None:
             if not ended:
                 os.kill(supervising, signal.SIGTERM)
         if ended or (until and now >= until):
-            _kill_descendants()
-
-
-def _kill_descendants() -> None:
-    for descendant in descendants(os.getpid()):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(descendant, signal.SIGKILL)
+            kill_descendants()
 
 
 def _logins(plan: AgentPlan) -> Logins:
@@ -309,7 +304,7 @@ class _Ending:
     def step(self, *, agent_left: bool) -> None:
         now = time.monotonic()
         if agent_left or (self._sent == len(POLITE) and now >= self._until):
-            _kill_descendants()
+            kill_descendants()
         elif now >= self._until:
             number, seconds = POLITE[self._sent]
             with contextlib.suppress(ProcessLookupError):
@@ -324,26 +319,6 @@ class _Ending:
         # Only the sandbox's first process can be reached from here by its parent: it passes the signal on.
         for first in descendants(self._pid)[:1]:
             os.kill(first, number)
-
-
-def descendants(root: int) -> list[int]:
-    """Every process below `root`, parents before children."""
-    children: dict[int, list[int]] = {}
-    for pid, parent in _processes():
-        children.setdefault(parent, []).append(pid)
-    found = [root]
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    return found[1:]
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                # The name, in parentheses, may hold anything: the parent's id is the second word after the last one.
-                fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
-                yield int(entry.name), int(fields[1])
 
 
 class _Report:

@@ -66,9 +66,9 @@ def signal_with_parent(parent: int, number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends."""
-    _prctl(_SUBREAPER, 1)
+def adopt_orphans(wanted: bool = True) -> None:
+    """Become, or no longer be, the parent of every descendant whose own parent ends."""
+    _prctl(_SUBREAPER, int(wanted))
 
 
 def leave_no_core() -> None:

@@ -1,16 +1,18 @@
-"""Selection: which of the handed-off candidates is measured on Assessment. Plain functions in the dict RULES."""
+"""Selection: which of the handed-off candidates is measured on Assessment. A rule is one object, with all it needs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from evopolicy.kernel.errors import ConfigError, did_you_mean
+from evopolicy.kernel.errors import ConfigError
+from evopolicy.kernel.named import load_named
 
 TIE_BREAKS = ("fewer_failures", "latest")
-LCB_STANDARD_ERRORS = 1.645
-"""One-sided 95 % of a normal distribution."""
+GROUP = "evopolicy.selection"
+"""Entry points of other distributions, each to a SelectionRule; a name of ours cannot be taken over."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,12 @@ class SelectionConfig:
     """How the candidate to be measured is chosen. Raises ConfigError for an unknown rule or tie-break."""
 
     rule: str
-    """A name in RULES."""
+    """A name in RULES, or what an installed distribution calls its own."""
     tie_break: str
     """'fewer_failures' (fewer Policy failures on Validation, then the latest) or 'latest' (the paper's)."""
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise ConfigError(f"selection.rule: '{self.rule}' is unknown.{did_you_mean(self.rule, RULES)}")
+        selection_rule(self.rule)
         if self.tie_break not in TIE_BREAKS:
             raise ConfigError(
                 f"selection.tie_break: one of {', '.join(TIE_BREAKS)} is needed, found '{self.tie_break}'"
@@ -33,7 +34,12 @@ class SelectionConfig:
     @property
     def needs_validation(self) -> bool:
         """Whether the rule wants the candidates' scores on Validation."""
-        return self.rule in NEED_VALIDATION
+        return selection_rule(self.rule).needs_validation
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether the rule looks at `tie_break`."""
+        return selection_rule(self.rule).breaks_ties
 
 
 @dataclass(frozen=True)
@@ -70,66 +76,76 @@ class Candidate:
     named: int | None
     """Its place in what the agent's `finish` named, from 0; None where it named none or not this one."""
 
-
-Rule = Callable[[Sequence[Candidate], SelectionConfig], Candidate]
-
-
-def validation_mean(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
-    """The highest mean score on Validation."""
-    return _best(candidates, config, lambda candidate: _validated(candidate).mean)
-
-
-def validation_lcb(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
-    """The highest Validation mean less 1.645 standard errors: a steady Program before a lucky one."""
-
-    def bound(candidate: Candidate) -> float:
-        measured = _validated(candidate)
-        return measured.mean - LCB_STANDARD_ERRORS * (measured.standard_error or 0.0)
-
-    return _best(candidates, config, bound)
+    @property
+    def validated(self) -> Measurement:
+        """Its scores on Validation. Raises ConfigError where it was not measured there."""
+        if self.validation is None:
+            raise ConfigError("selection.rule: this rule needs Validation; set pool.validation to at least 1")
+        return self.validation
 
 
-def training_mean(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
-    """The highest score the agent saw, each on the Episodes of its own Submission."""
-    return _best(candidates, config, lambda candidate: candidate.training_score)
+@dataclass(frozen=True)
+class SelectionRule:
+    """A rule with what it needs: all there is to it but its line in RULES, or its entry point, and its YAML."""
+
+    choose: Callable[[Sequence[Candidate], SelectionConfig], Candidate]
+    """One of the candidates, which are at least one and in the order of their Submissions."""
+    needs_validation: bool
+    """Whether the candidates are measured on Validation first: without, `validation` may be None."""
+    breaks_ties: bool
+    """Whether it looks at `tie_break`. Where not, Runs under different ones are of one condition."""
 
 
-def last(candidates: Sequence[Candidate], _: SelectionConfig) -> Candidate:
-    """The latest Submission."""
-    return max(candidates, key=lambda candidate: candidate.submission)
+def highest(candidates: Sequence[Candidate], config: SelectionConfig, value: Callable[[Candidate], float]) -> Candidate:
+    """The candidate of the highest `value`; among equal ones as `config.tie_break` says."""
 
-
-def agent_first(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
-    """The first one the agent's `finish` named; the latest where it named none."""
-    named = [candidate for candidate in candidates if candidate.named is not None]
-    return min(named, key=lambda candidate: candidate.named or 0) if named else last(candidates, config)
-
-
-RULES: dict[str, Rule] = {
-    "validation_mean": validation_mean,
-    "validation_lcb": validation_lcb,
-    "training_mean": training_mean,
-    "last": last,
-    "agent_first": agent_first,
-}
-NEED_VALIDATION = frozenset({"validation_mean", "validation_lcb"})
-
-
-def select(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
-    """The candidate `config.rule` chooses. `candidates` is not empty."""
-    return RULES[config.rule](candidates, config)
-
-
-def _best(candidates: Sequence[Candidate], config: SelectionConfig, key: Callable[[Candidate], float]) -> Candidate:
     def rank(candidate: Candidate) -> tuple[float, int, int]:
         measured = candidate.validation
         failed = measured.failed if measured and config.tie_break == "fewer_failures" else 0
-        return key(candidate), -failed, candidate.submission
+        return value(candidate), -failed, candidate.submission
 
     return max(candidates, key=rank)
 
 
-def _validated(candidate: Candidate) -> Measurement:
-    if candidate.validation is None:
-        raise ConfigError("selection.rule: this rule needs Validation; set pool.validation to at least 1")
-    return candidate.validation
+def _validation_mean(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
+    return highest(candidates, config, lambda candidate: candidate.validated.mean)
+
+
+def _validation_lcb(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
+    """A steady Program before a lucky one: 1.645 standard errors are 95 % of a normal distribution, on one side."""
+    return highest(candidates, config, lambda c: c.validated.mean - 1.645 * (c.validated.standard_error or 0.0))
+
+
+def _training_mean(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
+    return highest(candidates, config, lambda candidate: candidate.training_score)
+
+
+def _last(candidates: Sequence[Candidate], _: SelectionConfig) -> Candidate:
+    return max(candidates, key=lambda candidate: candidate.submission)
+
+
+def _agent_first(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
+    named = [candidate for candidate in candidates if candidate.named is not None]
+    return min(named, key=lambda candidate: candidate.named or 0) if named else _last(candidates, config)
+
+
+RULES: dict[str, SelectionRule] = {
+    "validation_mean": SelectionRule(_validation_mean, needs_validation=True, breaks_ties=True),
+    "validation_lcb": SelectionRule(_validation_lcb, needs_validation=True, breaks_ties=True),
+    "training_mean": SelectionRule(_training_mean, needs_validation=False, breaks_ties=True),
+    "last": SelectionRule(_last, needs_validation=False, breaks_ties=False),
+    "agent_first": SelectionRule(_agent_first, needs_validation=False, breaks_ties=False),
+}
+"""By the names of `conf/selection/`, which say in a line what each chooses."""
+
+
+@cache
+def selection_rule(name: str) -> SelectionRule:
+    """The rule `name`, ours or an installed distribution's. Raises ConfigError, with the near name."""
+    rule: SelectionRule = load_named("selection.rule", name, GROUP, RULES, ConfigError)
+    return rule
+
+
+def select(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
+    """The candidate `config.rule` chooses. `candidates` is not empty."""
+    return selection_rule(config.rule).choose(candidates, config)

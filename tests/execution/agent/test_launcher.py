@@ -17,7 +17,7 @@ import pytest
 from evopolicy.execution import isolation
 from evopolicy.execution.agent import bubblewrap as agent_bubblewrap
 from evopolicy.execution.agent.launcher import LocalAgentLauncher
-from evopolicy.execution.agent.supervisor import descendants
+from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client

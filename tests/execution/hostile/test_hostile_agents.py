@@ -19,8 +19,8 @@ import pytest
 from evopolicy import build
 from evopolicy.execution.agent import bubblewrap as agent_bubblewrap
 from evopolicy.execution.agent.launcher import LocalAgentLauncher
-from evopolicy.execution.agent.supervisor import descendants
 from evopolicy.execution.sandbox import landlock
+from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
 from evopolicy.session import client
 from tests.execution.conftest import alive, becomes
