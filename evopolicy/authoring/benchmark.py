@@ -32,6 +32,17 @@ from evopolicy.kernel.values import Value
 
 OutOfBounds: TypeAlias = Literal["invalid", "clip"]
 _RESERVED = ("id", "max_episode_steps", "disable_env_checker", "vectorization_mode")
+PAPER_NAMES: Mapping[str, str] = {
+    "Acrobot-v1": "gym/acrobot",
+    "MountainCarContinuous-v0": "gym/continuouscar",
+    "BipedalWalker-v3": "gym/bipedal",
+    "CarRacing-v3": "gym/racing",
+    "Reacher-v5": "gym/reacher5",
+    "HalfCheetah-v5": "gym/halfcheetah5",
+    "Ant-v5": "gym/ant5",
+    "Pusher-v5": "gym/pusher5",
+}
+"""The paper's short names (arXiv 2607.02440, research code 0.1) of the tasks that have one."""
 LEAST_SEED_BITS = 16
 """With fewer even a small pool would hold the same seed twice."""
 PROGRAMS = Path(__file__).parent / "programs"
@@ -147,6 +158,7 @@ class GymnasiumBenchmark:
             measures=tuple(Field(m.name, m.unit, meaning=m.meaning) for m in profile.measures),
             parameters=self._parameters,
             seed_bits=self._seed_bits,
+            case_name=PAPER_NAMES.get(profile.id.rpartition("/")[2], ""),
             remarks=seen.remarks,
         )
 

@@ -18,9 +18,9 @@ from evopolicy.kernel.run.sweep import sweep_folder
 from evopolicy.kernel.session.failures import REASON_TEXTS
 from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.session.state import RunState, add_usage
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
 from evopolicy.present import numbers
-from evopolicy.present.numbers import dollars
+from evopolicy.present.numbers import dollars, plural
 from evopolicy.sweeps.board import Board
 from evopolicy.sweeps.text import duration
 

@@ -1,4 +1,4 @@
-"""Text for people: what agents and Programs wrote, made harmless to look at, and counts of things."""
+"""What agents and Programs wrote, made harmless to look at."""
 
 from __future__ import annotations
 
@@ -28,8 +28,3 @@ def misleading(name: str) -> str:
     """
     found = (c for c in name if not c.isprintable() or ord(c) in _UNSEEN)
     return next((f"U+{ord(c):04X}" for c in found), "")
-
-
-def plural(count: int, word: str) -> str:
-    """`1 Run`, `1,024 Runs`."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

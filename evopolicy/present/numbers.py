@@ -109,5 +109,10 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def plural(count: int, word: str) -> str:
+    """`1 Run`, `1,024 Runs`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def _within(decimals: int) -> int:
     return max(0, min(_MOST_DECIMALS, decimals))

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
+from evopolicy.present.numbers import plural
 from evopolicy.sweeps.board import ENDED, Board, CellState
 from evopolicy.sweeps.text import duration, number
 

@@ -14,8 +14,8 @@ from typing import Literal
 from evopolicy.cells import is_provided
 from evopolicy.kernel.errors import EvoPolicyError
 from evopolicy.kernel.session.record import RECORD, Run, load_run
-from evopolicy.kernel.shown import clean, plural
-from evopolicy.present.numbers import dollars
+from evopolicy.kernel.shown import clean
+from evopolicy.present.numbers import dollars, plural
 from evopolicy.sweeps.plan import Command, PlannedCell, spoiled
 from evopolicy.sweeps.sweep import shares, tell_weaker
 from evopolicy.sweeps.text import duration

@@ -20,7 +20,8 @@ from evopolicy.kernel.files.seal import seal
 from evopolicy.kernel.run.owner import Owned, Ownership
 from evopolicy.kernel.run.sweep import SCHEMA, Cell, Sweep, read_sweep, sweep_folder, write_sweep
 from evopolicy.kernel.session.record import Run, load_run, read_record
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
+from evopolicy.present.numbers import plural
 from evopolicy.sweeps.board import Board, CellState
 from evopolicy.sweeps.cell import Job
 from evopolicy.sweeps.config import LauncherConfig

@@ -17,8 +17,9 @@ from evopolicy.agents import AGENTS, agent_names, config_class, load_agent
 from evopolicy.agents.baseline.config import BaselineConfig
 from evopolicy.agents.baseline.integration import Baseline
 from evopolicy.agents.contract import EXAMPLE_URL, AgentContract, check_agent, example_task
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.kernel.errors import AgentError, ConfigError
-from evopolicy.kernel.ports.protocols import AgentIntegration, Invocation, Provider
+from evopolicy.kernel.ports.protocols import AgentIntegration, Invocation
 from evopolicy.kernel.ports.transcript import Transcript, turns
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -288,7 +289,7 @@ class TestCommandContract(AgentContract):
         return load_agent("command", values("command", argv=["sh", "-c", "true"]))
 
 
-ASKED = Provider("https://api.example.com", ("POST /chat",), models=("m",))
+ASKED = ModelProvider("https://api.example.com", ("POST /chat",), models=("m",))
 BROKEN = {"provider": ASKED, "other": ASKED, "models": replace(ASKED, models=())}
 
 

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.execution.proxy import sources as proxy_sources
 from evopolicy.execution.proxy.rules import Turned, checked_body
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.proxy.usage import DOUBTED_BYTES, MAX_KEPT_BYTES, UsageReader
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.ports.protocols import AgentLimits, Provider
+from evopolicy.kernel.ports.protocols import AgentLimits
 from evopolicy.kernel.ports.transcript import Usage
 from tests.execution import upstream as up
 
-EXAMPLE = Provider("https://api.example.com/v1", ("POST /chat",), key_variable="KEY")
+EXAMPLE = ModelProvider("https://api.example.com/v1", ("POST /chat",), key_variable="KEY")
 PAGE = "https://example.com/page?what=the+agent+knows"
 DATA = "data:image/png;base64,iVBORw0KGgo="
 
@@ -170,7 +171,7 @@ def test_an_answer_that_leads_elsewhere_is_no_success_and_costs_nothing(status: 
 def test_an_answer_that_leads_elsewhere_is_passed_on_and_not_followed(tmp_path: Path) -> None:
     moved = up.says({"id": "resp_1", "text": "x" * 400}, "307 Temporary Redirect", "Location: https://example.com/x")
     with up.provider(moved) as upstream:
-        provider = Provider(upstream.url, ("POST /chat",))
+        provider = ModelProvider(upstream.url, ("POST /chat",))
         proxy = Proxy(provider, "", tmp_path / "p.sock", tmp_path, limits=AgentLimits(None, None, 0))
         client = up.Client(tmp_path / "p.sock")
         client.request("POST", "/chat", b'{"model": "m"}')
@@ -266,6 +267,6 @@ def test_an_event_too_full_to_be_taken_apart_is_counted_by_its_bytes() -> None:
 )  # fmt: skip
 def test_a_refused_address_is_named_without_its_login(url: str) -> None:
     with pytest.raises(ConfigError, match="without login or query") as error:
-        Provider(url, ("POST /chat",))
+        ModelProvider(url, ("POST /chat",))
     assert "hush" not in str(error.value) and "user" not in str(error.value)
     assert re.search(r"'\S*example\.com", str(error.value))

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.execution.proxy import request as proxy_request
 from evopolicy.execution.proxy.log import MORE, ProviderSign, ProxyLog, proxy_usage_before
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.proxy.trouble import trouble_of
-from evopolicy.kernel.ports.protocols import AgentLimits, Provider
+from evopolicy.kernel.ports.protocols import AgentLimits
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Usage
 from evopolicy.kernel.run.prices import Price, PriceTable
@@ -40,7 +41,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         upstream = up.Upstream(answer)
         logs = tmp_path / f"attempt-{len(ends) // 2 + 1}"
         logs.mkdir()
-        provider = Provider(upstream.url, options.pop("paths", PATHS), hosts=options.pop("hosts", ()))
+        provider = ModelProvider(upstream.url, options.pop("paths", PATHS), hosts=options.pop("hosts", ()))
         proxy = Proxy(provider, "", tmp_path / f"{logs.name}.sock", logs, limits=limits, prices=PRICES, **options)
         ends.extend((upstream.close, proxy.close))
         return proxy
@@ -223,7 +224,9 @@ def test_a_fault_is_told_until_the_next_success(serve: Serve, tmp_path: Path, fa
 
 
 def test_a_provider_that_cannot_be_reached_is_the_networks_trouble(tmp_path: Path) -> None:
-    proxy = Proxy(Provider("http://127.0.0.1:1", PATHS), "", tmp_path / "attempt-1.sock", tmp_path, limits=NO_LIMITS)
+    proxy = Proxy(
+        ModelProvider("http://127.0.0.1:1", PATHS), "", tmp_path / "attempt-1.sock", tmp_path, limits=NO_LIMITS
+    )
     assert ask(tmp_path) == 502
     assert served(proxy).trouble == "network"
     proxy.close()

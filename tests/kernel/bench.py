@@ -83,6 +83,7 @@ class Tally:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     id: str = "test/Tally-v1"
     seed_bits: int = 63
+    case_name: str = ""
     programs: Mapping[str, Path] = field(default_factory=dict)
     artifact_names: Sequence[str] = ()
     """Bulk artifacts of 1,000 bytes that each Feedback gets."""
@@ -104,6 +105,7 @@ class Tally:
             failure_score=FAILURE_SCORE,
             parameters=dict(self.parameters),
             seed_bits=self.seed_bits,
+            case_name=self.case_name,
         )
 
     @property

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,3 @@ def test_text_of_many_lines_becomes_one_bounded_line() -> None:
     assert clean("one\n\ttwo\r\nthree\u00a0four") == "one two three four"
     assert clean("x" * 10_000, 50) == "x" * 49 + "…"
     assert clean("[bold]not markup[/bold]") == "[bold]not markup[/bold]"
-
-
-def test_a_count_has_its_noun_in_the_plural_and_its_thousands_apart() -> None:
-    assert [plural(count, "Run") for count in (0, 1, 2, 1024)] == ["0 Runs", "1 Run", "2 Runs", "1,024 Runs"]

@@ -15,7 +15,7 @@ from evopolicy.analysis import present_ranks, rank_table
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.present import Cell, Column, Format, Table, render
 from evopolicy.present.formats import FORMATS
-from evopolicy.present.numbers import rank_score
+from evopolicy.present.numbers import plural, rank_score
 from evopolicy.present.structured import render_json
 
 HOSTILE = Table(
@@ -115,3 +115,7 @@ def digits_of(table: Table, form: Format, entries: Sequence[str]) -> dict[str, s
             if word in entries and word not in found and place:
                 found[word] = row[place + 1]
     return found
+
+
+def test_a_count_has_its_noun_in_the_plural_and_its_thousands_apart() -> None:
+    assert [plural(count, "Run") for count in (0, 1, 2, 1024)] == ["0 Runs", "1 Run", "2 Runs", "1,024 Runs"]

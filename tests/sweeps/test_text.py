@@ -1,6 +1,6 @@
 """Numbers and times as people read them."""
 
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 from evopolicy.sweeps.text import are, duration, number
 
 

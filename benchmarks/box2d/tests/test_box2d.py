@@ -14,7 +14,7 @@ from evopolicy_box2d import TASKS, load
 from evopolicy import evaluate
 from evopolicy.api import Result
 from evopolicy.authoring import EpisodeSpec, check_benchmark, rollout, run_program, step_again
-from evopolicy.kernel.ports.pool import paper_hash_case, paper_name
+from evopolicy.kernel.ports.pool import case_name, paper_hash_case
 
 SLOW = "car_racing"
 """It draws every step itself."""
@@ -367,7 +367,7 @@ def test_random_is_the_same_through_the_engine_as_alone(task: str, count: int, o
     BipedalWalker is chaotic in the platform's floating point, so unlike the published row; but equal here.
     """
     benchmark = load(task, out_of_bounds="clip", **options)
-    cases = [paper_hash_case(paper_name(benchmark.spec.id), "assessment", index) for index in range(count)]
+    cases = [paper_hash_case(case_name(benchmark.spec), "assessment", index) for index in range(count)]
     alone = [
         run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)).episode_return
         for i, case in enumerate(cases)

@@ -13,7 +13,7 @@ from evopolicy_mujoco import TASKS, load
 from evopolicy import evaluate
 from evopolicy.api import Result
 from evopolicy.authoring import EpisodeSpec, check_benchmark, mujoco_gl, rollout, run_program
-from evopolicy.kernel.ports.pool import paper_hash_case, paper_name
+from evopolicy.kernel.ports.pool import case_name, paper_hash_case
 
 PARAMETRIC = sorted(task for task in TASKS if "parametric" in load(task).programs)
 
@@ -210,7 +210,7 @@ def test_random_reproduces_the_published_row_through_the_engine(task: str) -> No
 def test_what_cannot_match_the_published_row_is_the_same_again(task: str) -> None:
     """Chaotic in the platform's floating point, so unlike the paper's machine; but equal here, engine or not."""
     benchmark = load(task, out_of_bounds="clip")
-    cases = [paper_hash_case(paper_name(benchmark.spec.id), "assessment", index) for index in range(2)]
+    cases = [paper_hash_case(case_name(benchmark.spec), "assessment", index) for index in range(2)]
     alone = [
         run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)).episode_return
         for i, case in enumerate(cases)

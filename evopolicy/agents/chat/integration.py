@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 from evopolicy.agents.chat.config import ChatConfig
 from evopolicy.agents.coding.cli import check_variables
 from evopolicy.agents.config import identity
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.agents.streams.stream import Collected, cost_of, count_of, inner, numbered_json_lines, text_of
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import ErrorKind, StepSource, Transcript, Usage
@@ -58,7 +59,7 @@ class Chat:
 
     @property
     def provider(self) -> Provider:
-        return Provider(
+        return ModelProvider(
             url=self.config.base_url,
             paths=PATHS,
             key_variable=self.config.key_variable,

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_variable_names, identity
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.kernel.errors import AgentError, ConfigError
 from evopolicy.kernel.ports.protocols import AgentIdentity, Provider
 from evopolicy.kernel.run.prices import Price
@@ -114,12 +115,10 @@ def provider(
     key_form: str = "Bearer {key}",
     hosts: tuple[str, ...] = (),
     retry_after_seconds: float | None = None,
-    refused_tools: tuple[str, ...] | None = None,
 ) -> Provider:
     """The Provider of `config` at `url`, or at its own `base_url`. `hosts`: what a subscription's login talks to."""
     subscription = config.login == "subscription"
-    more = {} if refused_tools is None else {"refused_tools": refused_tools}
-    return Provider(
+    return ModelProvider(
         url=config.base_url or url,
         paths=paths,
         key_variable="" if subscription else config.key_variable,
@@ -130,7 +129,6 @@ def provider(
         hosts=hosts if subscription else (),
         retry_after_seconds=retry_after_seconds,
         subscription=subscription,
-        **more,
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from evopolicy.agents.command.parsers import PARSERS
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_program
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.kernel.errors import ConfigError, did_you_mean
-from evopolicy.kernel.ports.protocols import Provider
 from evopolicy.kernel.run.prices import Price
 
 
@@ -30,7 +30,7 @@ class CommandConfig(AgentConfig):
     """Which of the Benchmark's Programs the workspace begins with: 'initial', 'random' or 'parametric'."""
     environment: Mapping[str, str]
     """Variables it is started with; the same are replaced, and `{provider_url}`. Never a key: that is `provider`'s."""
-    provider: Provider | None
+    provider: ModelProvider | None
     """The API it asks its model through; null: it needs no network."""
     packages: tuple[str, ...]
     """Python packages it imports beside those a Policy may."""

@@ -28,8 +28,7 @@ from evopolicy.analysis.stats.intervals import Interval, interval_notes
 from evopolicy.analysis.stats.resampling import aggregate_interval
 from evopolicy.analysis.stats.statistics import Floats
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.shown import plural
-from evopolicy.present.numbers import rank_score
+from evopolicy.present.numbers import plural, rank_score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

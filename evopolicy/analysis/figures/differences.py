@@ -13,7 +13,7 @@ from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
 from evopolicy.analysis.stats.intervals import interval_notes
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

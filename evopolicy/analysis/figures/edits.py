@@ -23,7 +23,7 @@ from evopolicy.analysis.programs.edits import SIZES, size_counts
 from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.statistics import wilson
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evopolicy.analysis.figures.style import WIDTH, canvas, style
-from evopolicy.kernel.shown import plural
-from evopolicy.present.numbers import mean_and_error
+from evopolicy.present.numbers import mean_and_error, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

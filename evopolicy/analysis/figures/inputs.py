@@ -18,7 +18,7 @@ from evopolicy.analysis.stats.statistics import Floats
 from evopolicy.analysis.tables.estimates import is_estimate
 from evopolicy.analysis.tables.footnotes import about
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 
 _NAMED = 6
 Tables = Mapping[str, Mapping[str, Floats]]

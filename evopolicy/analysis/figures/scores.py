@@ -29,8 +29,7 @@ from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, interval_note
 from evopolicy.analysis.stats.resampling import ProfileBand, profile_band, rank_score_intervals
 from evopolicy.analysis.tables.ranks import EntryRank, RankTable, rank_table
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.shown import plural
-from evopolicy.present.numbers import rank_score
+from evopolicy.present.numbers import plural, rank_score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from evopolicy.analysis.stats.intervals import Interval, interval_notes, mean_in
 from evopolicy.analysis.stats.resampling import rank_score_intervals
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.ports.transcript import TOKENS
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 from evopolicy.present.table import ESTIMATE_MARK
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from evopolicy.analysis.records.conditions import drawn_by
-from evopolicy.kernel.shown import plural
 from evopolicy.kernel.values import digest
+from evopolicy.present.numbers import plural
 
 if TYPE_CHECKING:
     from evopolicy.analysis.records.scores import CellScore

@@ -14,9 +14,8 @@ from evopolicy.analysis.report.submission import changed_lines, marks, submissio
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
 from evopolicy.kernel.session.record import RunRecord
 from evopolicy.kernel.session.selection import Measurement
-from evopolicy.kernel.shown import plural
 from evopolicy.present.markup import Child, Html, block, facts, fold, join, line, table, tag
-from evopolicy.present.numbers import dollars, duration, mean_and_error, minus, typeset
+from evopolicy.present.numbers import dollars, duration, mean_and_error, minus, plural, typeset
 
 _STATUS = {"done": "good", "invalid": "bad", "failed": "bad"}
 _CONFIG_CHARACTERS = 40_000

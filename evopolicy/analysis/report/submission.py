@@ -9,9 +9,8 @@ from typing import Any
 from evopolicy.analysis.report.shape import Limits, SubmissionPart
 from evopolicy.analysis.report.shown import Attached, Changes, FeedbackFiles
 from evopolicy.analysis.report.transcript import Room, as_json, summary, transcript
-from evopolicy.kernel.shown import plural
 from evopolicy.present.markup import Html, block, facts, fold, join, line, table, tag
-from evopolicy.present.numbers import size, typeset
+from evopolicy.present.numbers import plural, size, typeset
 
 _OPEN_LINES = 60
 """A longer diff is closed at first."""

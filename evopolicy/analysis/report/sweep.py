@@ -18,9 +18,8 @@ from evopolicy.analysis.tables.footnotes import EPISODE_MARK
 from evopolicy.analysis.tables.rank_columns import heldout_cells
 from evopolicy.analysis.tables.ranks import EntryRank
 from evopolicy.kernel.ports.transcript import TOKENS
-from evopolicy.kernel.shown import plural
 from evopolicy.present.markup import Child, Html, bar, fold, join, line, table, tag
-from evopolicy.present.numbers import NONE, dollars, duration, mean_and_error, minus, plain, rank_score, typeset
+from evopolicy.present.numbers import NONE, dollars, duration, mean_and_error, minus, plain, plural, rank_score, typeset
 from evopolicy.present.table import ESTIMATE_MARK, Cell
 
 _ERRORS = ("± ", f"{EPISODE_MARK} ")

@@ -9,9 +9,8 @@ from typing import Any
 
 from evopolicy.analysis.report.shape import Limits
 from evopolicy.kernel.ports.transcript import Step, ToolCall
-from evopolicy.kernel.shown import plural
 from evopolicy.present.markup import Html, block, cut, fold, join, line, tag
-from evopolicy.present.numbers import duration
+from evopolicy.present.numbers import duration, plural
 
 _SOURCES = {"agent": "agent", "user": "task", "tool": "tool", "system": "system"}
 

@@ -14,8 +14,7 @@ from evopolicy.analysis.stats.resampling import improvement_interval
 from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.analysis.tables.scores import Tables, episode_tables
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.shown import plural
-from evopolicy.present.numbers import fitting
+from evopolicy.present.numbers import fitting, plural
 from evopolicy.present.table import Cell, Column, Table, number, words
 
 _DIGITS = 3

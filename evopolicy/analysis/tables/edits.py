@@ -15,7 +15,7 @@ from evopolicy.analysis.stats.statistics import wilson
 from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.analysis.tables.marks import mark_columns
 from evopolicy.analysis.tables.rows import Row, integer, is_in, lay_out, noted, row_names
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 from evopolicy.present.table import Cell, Table, percent
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evopolicy.analysis.records.scores import OPEN, CellScore, Status
 from evopolicy.kernel.session.failures import REASON_TEXTS
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 
 if TYPE_CHECKING:
     from evopolicy.analysis.tables.ranks import RankTable, TableCell

@@ -22,8 +22,7 @@ from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
 from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.analysis.tables.marks import mark_columns
 from evopolicy.analysis.tables.rows import Row, is_in, lay_out, noted, row_names
-from evopolicy.kernel.shown import plural
-from evopolicy.present.numbers import fitting
+from evopolicy.present.numbers import fitting, plural
 from evopolicy.present.table import ESTIMATE_MARK, Cell, Table, number
 
 _TOO_FEW = f"No interval where a cell has fewer than {MIN_RUNS} Runs."

@@ -16,7 +16,8 @@ from evopolicy.kernel.ports.evaluation import Evaluation
 from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.ports.pool import SPLITS
 from evopolicy.kernel.session.selection import Measurement
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
+from evopolicy.present.numbers import plural
 from evopolicy.sweeps.text import number
 
 _OWN = ("program", "split", "episodes")

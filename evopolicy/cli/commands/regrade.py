@@ -26,8 +26,9 @@ from evopolicy.kernel.files.versioned import REGRADE_FORMAT, SCHEMA_KEY, parse
 from evopolicy.kernel.ports.benchmark import PrivateSplit
 from evopolicy.kernel.run.owner import Ownership
 from evopolicy.kernel.session.record import Run
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
 from evopolicy.kernel.values import digest
+from evopolicy.present.numbers import plural
 from evopolicy.sweeps.text import number
 
 _OWN = tuple(VERBS["regrade"].options)

@@ -13,7 +13,7 @@ from evopolicy.cli.target import check_target, write_target
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.run.sweep import SWEEP, Sweep, read_sweep
 from evopolicy.kernel.session.record import RECORD
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 
 NAME = "report.html"
 

@@ -10,7 +10,7 @@ from evopolicy.cli.sources import is_mlflow, sources
 from evopolicy.cli.store import known_store, tracking_of
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.run.sweep import read_sweep
-from evopolicy.kernel.shown import plural
+from evopolicy.present.numbers import plural
 from evopolicy.sweeps.text import are
 
 

@@ -8,7 +8,8 @@ from evopolicy.cli.options import pairs
 from evopolicy.cli.sources import sources, tell_unreadable
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.session.record import Run
-from evopolicy.kernel.shown import clean, plural
+from evopolicy.kernel.shown import clean
+from evopolicy.present.numbers import plural
 
 WORD = 2_000
 """Letters of a contradiction that are shown."""

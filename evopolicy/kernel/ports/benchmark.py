@@ -66,6 +66,8 @@ class BenchmarkSpec:
     seed_bits: int = 63
     """Seeds of its Episodes are below 2**seed_bits. Fewer than 63 are for Environments that take no larger ones: say so
     in `parameters` too, so that its pools are others."""
+    case_name: str = ""
+    """What its Episodes are drawn by where `pool.cases` is 'hash'; '' for `gymnasium/` and the name in its id."""
     remarks: tuple[str, ...] = ()
     """Words of `failures.MEANINGS` to be known of every Run of it."""
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import get_args
 
 from evopolicy.kernel.errors import BenchmarkError, ConfigError, Refused
-from evopolicy.kernel.ports.benchmark import Benchmark, EpisodeSpec, Split
+from evopolicy.kernel.ports.benchmark import Benchmark, BenchmarkSpec, EpisodeSpec, Split
 from evopolicy.kernel.values import public
 
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -120,7 +120,7 @@ def _case_seeds(config: PoolConfig, benchmark: Benchmark, secret: bytes) -> Call
         )
     if config.cases == "files":
         return paper_case
-    name = str(benchmark.spec.parameters.get("paper_name") or paper_name(benchmark.spec.id))
+    name = case_name(benchmark.spec)
     return lambda split, index: paper_hash_case(name, split, index)
 
 
@@ -140,23 +140,10 @@ def derive_seed(domain: str, *parts: object) -> int:
 
 # --- the paper's own derivations (arXiv 2607.02440, research code 0.1) -----------------------------------------
 
-# The paper's short names of the Benchmarks that have one; the others are `gymnasium/<id>`.
-_PAPER_SHORT_NAMES = {
-    "Acrobot-v1": "gym/acrobot",
-    "MountainCarContinuous-v0": "gym/continuouscar",
-    "BipedalWalker-v3": "gym/bipedal",
-    "CarRacing-v3": "gym/racing",
-    "Reacher-v5": "gym/reacher5",
-    "HalfCheetah-v5": "gym/halfcheetah5",
-    "Ant-v5": "gym/ant5",
-    "Pusher-v5": "gym/pusher5",
-}
 
-
-def paper_name(benchmark_id: str) -> str:
-    """The paper's name of the Benchmark `family/Name-vN`."""
-    name = benchmark_id.rpartition("/")[2]
-    return _PAPER_SHORT_NAMES.get(name, f"gymnasium/{name}")
+def case_name(spec: BenchmarkSpec) -> str:
+    """What the Episodes of a Benchmark are drawn by where `pool.cases` is 'hash'."""
+    return spec.case_name or f"gymnasium/{spec.id.rpartition('/')[2]}"
 
 
 @cache

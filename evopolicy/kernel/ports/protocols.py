@@ -119,14 +119,6 @@ class AgentLimits:
     """Requests to the provider's API that the Host's proxy passes on, over all attempts."""
 
 
-HOSTED_TOOLS: tuple[str, ...] = (
-    "web_search", "web_fetch", "google_search", "google_maps", "enterprise_web_search", "x_search", "live_search",
-    "collections_search", "search_parameters", "enable_search", "builtin_function", "url_context", "code_interpreter",
-    "code_execution", "file_search", "image_generation", "mcp", "plugins",
-)  # fmt: skip
-"""What providers offer to do on their own machines: with it an agent would leave its sandbox."""
-
-
 @dataclass(frozen=True)
 class Provider:
     """The API an agent's model is asked through, and what of it the Host lets through.
@@ -138,6 +130,8 @@ class Provider:
     """Base of every request: 'https://api.example.com/v1'. `http` is for a model server of one's own."""
     paths: tuple[str, ...]
     """What may be asked, below `url`: 'POST /responses'. Of a query the usual words are passed on."""
+    refused_tools: tuple[str, ...]
+    """Types of tools, by how they begin, that a request may not bring."""
     key_variable: str = ""
     """Variable of the Host's environment that holds the key; '' for none."""
     agent_variable: str = ""
@@ -146,8 +140,6 @@ class Provider:
     key_form: str = "Bearer {key}"
     models: tuple[str, ...] = ()
     """Models a request may name; empty: any, which no agent's may be."""
-    refused_tools: tuple[str, ...] = HOSTED_TOOLS
-    """Types of tools, by how they begin, that a request may not bring."""
     hosts: tuple[str, ...] = ()
     """`name:port` the agent may connect to at `allowlist`; empty: that of `url`."""
     retry_after_seconds: float | None = None

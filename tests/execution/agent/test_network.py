@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.execution import isolation
 from evopolicy.execution.agent import network as agent_network
 from evopolicy.execution.agent.launcher import LocalAgentLauncher
@@ -73,7 +74,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[up.Upstream]:
 
 
 def provider(upstream: up.Upstream, **changes: Any) -> Provider:
-    example = Provider(f"{upstream.url}/v1", ("POST /chat",), key_variable="EXAMPLE_KEY", models=("m",))
+    example = ModelProvider(f"{upstream.url}/v1", ("POST /chat",), key_variable="EXAMPLE_KEY", models=("m",))
     return replace(example, **changes)
 
 
@@ -319,7 +320,7 @@ def test_without_isolation_an_agent_asks_its_provider_itself(site: AgentSite, up
 
 # --- what goes together ----------------------------------------------------------------------------------------------
 
-NEEDS = Provider("https://api.example.com/v1", ("POST /chat",))
+NEEDS = ModelProvider("https://api.example.com/v1", ("POST /chat",))
 LOGIN = replace(NEEDS, subscription=True)
 
 

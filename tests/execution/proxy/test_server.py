@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from evopolicy.agents.provider import ModelProvider
 from evopolicy.execution.agent import network as agent_network
 from evopolicy.execution.proxy import rules as proxy_rules
 from evopolicy.execution.proxy import state as proxies
@@ -28,14 +29,14 @@ from evopolicy.execution.proxy.rules import checked_body
 from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.proxy.usage import UsageReader, tokens
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports.protocols import AgentLimits, Provider
+from evopolicy.kernel.ports.protocols import AgentLimits
 from evopolicy.kernel.run.stream import PROXY_LOG
 from tests.execution import upstream as up
 from tests.execution.conftest import PATIENCE, becomes
 
 KEY = "sk-the-real-key-0123456789"
 NO_LIMITS = AgentLimits(None, None, 0)
-EXAMPLE = Provider("https://api.example.com/v1", ("POST /chat", "GET /models"), key_variable="KEY")
+EXAMPLE = ModelProvider("https://api.example.com/v1", ("POST /chat", "GET /models"), key_variable="KEY")
 Serve = Callable[..., tuple[Proxy, Any]]
 
 
@@ -48,7 +49,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         upstream = up.Upstream(answer)
         ends.append(upstream.close)
         options = {name: changes.pop(name) for name in ("tunnel", "answer_seconds") if name in changes}
-        provider = Provider(f"{upstream.url}/v1", ("POST /chat", "GET /models"), key_variable="KEY")
+        provider = ModelProvider(f"{upstream.url}/v1", ("POST /chat", "GET /models"), key_variable="KEY")
         logs = tmp_path / "attempt-1"
         logs.mkdir(exist_ok=True)
         path = tmp_path / f"{len(ends)}.sock"
@@ -731,7 +732,7 @@ def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytes
         for n, (trusted, expected) in enumerate(((False, 502), (True, 200)), 1):
             if trusted:
                 monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            provider = Provider(upstream.url, ("POST /chat",))
+            provider = ModelProvider(upstream.url, ("POST /chat",))
             proxy = Proxy(provider, "", tmp_path / f"{n}.sock", tmp_path, limits=NO_LIMITS)
             assert ask(tmp_path, {}, n=n)[0] == expected
             proxy.close()

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evopolicy.authoring import find_benchmark
 from evopolicy.kernel.errors import BenchmarkError, ConfigError, Refused
 from evopolicy.kernel.ports.pool import (
     SPLITS,
     Pool,
     PoolConfig,
+    case_name,
     derive_seed,
     format_selector,
     paper_case,
     paper_hash_case,
-    paper_name,
     parse_selector,
     plan_pool,
 )
@@ -164,15 +165,15 @@ def test_a_paper_pool_takes_the_first_of_each_split_whatever_secret_or_seed() ->
 def test_the_papers_hash_derivation() -> None:
     digest = hashlib.sha256(b"gym/acrobot/heldout/000031").digest()
     assert paper_hash_case("gym/acrobot", "assessment", 31) == int.from_bytes(digest[:8], "big") % 2**32
-    pool = plan_pool(replace(PAPER, cases="hash", training=2000), Tally(id="box2d/CarRacing-v3"))
+    pool = plan_pool(replace(PAPER, cases="hash", training=2000), Tally(case_name="gym/racing"))
     assert seeds(pool, "training")[1999] == paper_hash_case("gym/racing", "training", 1999)
     assert seeds(pool, "validation")[0] == paper_hash_case("gym/racing", "validation", 0)
 
 
 def test_the_papers_names() -> None:
-    assert paper_name("classic_control/Acrobot-v1") == "gym/acrobot"
-    assert paper_name("minigrid/MiniGrid-FourRooms-v0") == "gymnasium/MiniGrid-FourRooms-v0"
-    named = plan_pool(replace(PAPER, cases="hash"), Tally({"paper_name": "gym/own"}))
+    assert case_name(Tally(id="minigrid/MiniGrid-FourRooms-v0").spec) == "gymnasium/MiniGrid-FourRooms-v0"
+    assert case_name(find_benchmark("acrobot").spec) == "gym/acrobot"
+    named = plan_pool(replace(PAPER, cases="hash"), Tally(case_name="gym/own"))
     assert seeds(named, "training")[0] == paper_hash_case("gym/own", "training", 0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports.protocols import Provider
 
-PROVIDER = Provider("https://api.example.com/v1", ("POST /chat",))
+PROVIDER = Provider("https://api.example.com/v1", ("POST /chat",), ())
 
 
 @pytest.mark.parametrize(

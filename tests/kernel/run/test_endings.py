@@ -14,7 +14,7 @@ from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript, Usage
 from evopolicy.kernel.run.endings import Ending, judged, remedy, words
 from evopolicy.kernel.session.failures import MEANINGS
 
-PROVIDER = Provider("https://api.example.com/v1", ("POST /responses",), key_variable="EXAMPLE_KEY", models=("m",))
+PROVIDER = Provider("https://api.example.com/v1", ("POST /responses",), (), key_variable="EXAMPLE_KEY", models=("m",))
 WORKED = (Step("agent", calls=(ToolCall("1", "shell"),)),)
 
 
