@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from evopolicy import looks
-from evopolicy.agents import load_agent
+from evopolicy.agents import agent_versions, load_agent
 from evopolicy.authoring.discovery import find_benchmark
 from evopolicy.config import RunConfig, check_cost_limit, refuse_secrets, written
 from evopolicy.config import config_from as config_from
@@ -41,6 +41,7 @@ from evopolicy.kernel.session.record import (
     RunRecord,
     new_id,
 )
+from evopolicy.kernel.session.selection import rule_versions
 from evopolicy.kernel.values import digest
 from evopolicy.session.workspace import skill_digests
 
@@ -119,7 +120,7 @@ def cell_plan(config: RunConfig, *, begun: bool = False) -> CellPlan:
 @dataclass(frozen=True)
 class Parts:
     agent: AgentIntegration
-    agent_versions: Mapping[str, str]
+    versions: Mapping[str, str]
     benchmark: Benchmark
     secret: bytes
     initial: Program
@@ -144,7 +145,8 @@ def parts_of(config: RunConfig, *, begun: bool = False) -> Parts:
         )
     initial = capture(benchmark.programs[agent.program])
     skills = skill_digests(skills_of(config))
-    found = agent.probe()
+    # Of an agent's program, and of the distributions that bring an agent or a rule that are not ours.
+    found = {**agent_versions(str(config.agent["name"])), **rule_versions(config.selection.rule), **agent.probe()}
     _check_output(Path(config.output))
     secret = config.secret.read(Path(config.output), make=not begun)
     return Parts(agent, found, benchmark, secret, initial, skills, mask)
@@ -219,7 +221,7 @@ def record_of(config: RunConfig, parts: Parts) -> RunRecord:
         agent_isolation="",
         agent_network=_network(config, parts.agent),
         initial_program=parts.initial.digest,
-        versions=parts.agent_versions,
+        versions=parts.versions,
         machine=machine(),
         created=round(time.time(), 3),
         suite=config.suite,

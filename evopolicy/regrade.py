@@ -27,6 +27,7 @@ from evopolicy.kernel.run.regrade import adopt, lay_regrade, regrade
 from evopolicy.kernel.run.result import Grading
 from evopolicy.kernel.secrecy.pool_secret import POOL_SECRET
 from evopolicy.kernel.session.record import Run, RunRecord, new_id, output_of_run
+from evopolicy.kernel.session.selection import rule_versions
 from evopolicy.kernel.session.submission import Bench
 from evopolicy.kernel.values import digest
 from evopolicy.presets import option
@@ -247,7 +248,7 @@ def regrade_run(
     known = measured or Measured.of([run])
     record = regraded_record(run, config, splits, trusted=known.trusted)
     measuring = versions(benchmark, config.execution.policy_packages)
-    record = replace(record, versions={**run.record.versions, **measuring})
+    record = replace(record, versions={**run.record.versions, **rule_versions(record.selection.rule), **measuring})
     with Ownership(folder):
         lay_regrade(run, folder, record, measuring)
         executor = build.build_executor(config.execution, benchmark, workers=workers, isolation=record.isolation)

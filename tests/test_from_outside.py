@@ -58,6 +58,7 @@ def test_a_selection_rule_from_outside_chooses_in_a_run(tmp_path: Path, monkeypa
         protocol="smoke", selection="one_error", budget={"submissions": 2, "episodes": 2}, output=tmp_path, **settings
     )
     assert [submission.id for submission in run.state.published] == [1, 2]
+    assert run.record.versions["one_error"] == "1.0"
     # The same Program twice: by `validation_mean` the later one is taken.
     assert (run.record.selection.rule, run.result.selected_submission, len(run.result.validation)) == (
         "one_error",
@@ -77,4 +78,5 @@ def test_an_agent_from_outside_makes_a_run(tmp_path: Path, monkeypatch: pytest.M
         {"name": "once", "episodes": 3}, "cartpole", protocol="smoke", selection="last", pool=EPISODES, output=tmp_path
     )
     assert [submission.indices for submission in run.state.published] == [(0, 1, 2)]
+    assert run.record.versions["once"] == "1.0"
     assert (run.finished, run.record.agent.options) == (True, {"episodes": 3})

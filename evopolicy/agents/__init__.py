@@ -11,7 +11,7 @@ from typing import Any
 
 from evopolicy.agents.config import AgentConfig, make_config
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.named import load_named
+from evopolicy.kernel.named import distribution_of, load_named
 from evopolicy.kernel.ports.protocols import AgentIntegration
 
 AGENTS: dict[str, str] = {
@@ -45,6 +45,11 @@ def agent_class(name: str) -> Any:
     """The integration class of `name`. Raises AgentError, with the near name, where there is none."""
     ours = {agent: EntryPoint(agent, target, GROUP) for agent, target in AGENTS.items()}
     return load_named("agent", name, GROUP, ours, AgentError)
+
+
+def agent_versions(name: str) -> dict[str, str]:
+    """The distribution the agent `name` comes from, with its version; nothing for one of ours."""
+    return distribution_of(name, GROUP, AGENTS)
 
 
 def config_class(name: str) -> type[AgentConfig]:

@@ -14,8 +14,7 @@ def load_named(key: str, name: str, group: str, ours: Mapping[str, Any], error: 
 
     Raises `error`, beginning with `key`, for a name that is unknown or cannot be imported.
     """
-    # The entry points are read for a name that is not ours alone: each look reads what all distributions say.
-    known = ours if name in ours else {**{point.name: point for point in entry_points(group=group)}, **ours}
+    known = ours if name in ours else {**_points(group), **ours}
     if name not in known:
         raise error(f"{key}: '{name}' is unknown.{did_you_mean(name, known)}")
     found = known[name]
@@ -23,3 +22,14 @@ def load_named(key: str, name: str, group: str, ours: Mapping[str, Any], error: 
         return found.load() if isinstance(found, EntryPoint) else found
     except (ImportError, AttributeError) as reason:
         raise error(f"{key}: '{name}' cannot be imported from {found.value}: {reason}") from reason
+
+
+def distribution_of(name: str, group: str, ours: Mapping[str, Any]) -> dict[str, str]:
+    """The distribution that brings `name`, with its version; nothing where it is ours."""
+    distribution = None if name in ours else _points(group)[name].dist
+    return {distribution.name: distribution.version} if distribution else {}
+
+
+def _points(group: str) -> dict[str, EntryPoint]:
+    """Looked up for a name that is not ours alone: each look reads what all distributions say."""
+    return {point.name: point for point in entry_points(group=group)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from evopolicy.kernel.errors import ConfigError
-from evopolicy.kernel.named import load_named
+from evopolicy.kernel.named import distribution_of, load_named
 
 TIE_BREAKS = ("fewer_failures", "latest")
 GROUP = "evopolicy.selection"
@@ -144,6 +144,11 @@ def selection_rule(name: str) -> SelectionRule:
     """The rule `name`, ours or an installed distribution's. Raises ConfigError, with the near name."""
     rule: SelectionRule = load_named("selection.rule", name, GROUP, RULES, ConfigError)
     return rule
+
+
+def rule_versions(name: str) -> dict[str, str]:
+    """The distribution the rule `name` comes from, with its version; nothing for a rule of ours."""
+    return distribution_of(name, GROUP, RULES)
 
 
 def select(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
