@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evopolicy.execution.agent import bubblewrap as agent_bubblewrap
 from evopolicy.execution.agent import home as agent_home
@@ -26,7 +27,6 @@ from evopolicy.execution.agent.local_agent import LocalAgent, await_supervisor, 
 from evopolicy.execution.agent.network import effective, read_key, read_variables, variables
 from evopolicy.execution.agent.supervisor import AgentPlan
 from evopolicy.execution.proxy.log import proxy_usage_before
-from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.sandbox import bubblewrap, landlock, notified, packages, seccomp
 from evopolicy.kernel.errors import AgentError, ConfigError, EvoPolicyError
 from evopolicy.kernel.files.durable import make_folder, write_durably
@@ -46,6 +46,9 @@ from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.run.stream import INVOCATION
 from evopolicy.kernel.secrecy.logins import Logins
 from evopolicy.kernel.secrecy.secrets import NO_SECRETS, Masker
+
+if TYPE_CHECKING:
+    from evopolicy.execution.proxy.server import Proxy
 
 OUTPUT_BYTES = 256 << 20
 
@@ -183,6 +186,8 @@ class LocalAgentLauncher:
         provider = start.invocation.provider
         if provider is None or start.network not in ("proxy", "allowlist"):
             return None
+        from evopolicy.execution.proxy.server import Proxy  # aiohttp takes longer to import than all the rest here
+
         tunnel = start.network == "allowlist"
         path = held / "proxy.sock"
         return Proxy(provider, start.key, path, site.logs, limits=self._limits, prices=self._prices, tunnel=tunnel)

@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evopolicy.execution.agent.supervisor import AgentPlan, locked
-from evopolicy.execution.proxy.server import Proxy
 from evopolicy.execution.sandbox.descendants import descendants, send
 from evopolicy.kernel.errors import AgentError, ExecutionError
 from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.secrecy.logins import Logins
+
+if TYPE_CHECKING:
+    from evopolicy.execution.proxy.server import Proxy
 
 START_SECONDS = 60.0
 """A sandbox that is not made by then never will be."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from evopolicy.execution.agent.bubblewrap import PORT
+from evopolicy.execution.proxy.host_proxy import host_proxy
 from evopolicy.execution.proxy.rules import allowed_hosts
-from evopolicy.execution.proxy.upstream import host_proxy
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentNetwork, Isolation, Provider
 

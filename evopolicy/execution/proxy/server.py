@@ -1,21 +1,29 @@
 """The Host's way between an agent's sandbox and its provider: a reverse proxy, or a tunnel to named hosts.
 
 It listens on a Unix socket, holds the key, lets through what `proxy.rules` allows, streams answers as they come and
-logs every request. It runs in threads of its own: whatever happens to a request is that request's affair alone.
+logs every request. It runs in a thread and an event loop of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
-import socketserver
+import socket
+import ssl
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
 
 from evopolicy.execution.proxy.log import ProxyLog
-from evopolicy.execution.proxy.request import Handler
-from evopolicy.execution.proxy.state import CONNECTIONS, ProxyState
+from evopolicy.execution.proxy.request import MAX_LINE_BYTES, READ_SECONDS, Exchange, refusal
+from evopolicy.execution.proxy.rules import Turned
+from evopolicy.execution.proxy.state import ProxyState
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.ports.protocols import AgentLimits, Provider
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
@@ -23,6 +31,8 @@ from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 
 log = logging.getLogger(__name__)
 
+CONNECTIONS = 64
+"""Open at once, tunnels included; further ones are closed."""
 ANSWER_SECONDS = 600.0
 """Between two pieces of the provider's answer."""
 CLOSE_SECONDS = 3.0
@@ -30,7 +40,7 @@ CLOSE_SECONDS = 3.0
 
 
 class Proxy:
-    """A running proxy; its threads end with `close`, or with the Host."""
+    """A running proxy; its thread ends with `close`, or with the Host."""
 
     def __init__(
         self,
@@ -52,11 +62,15 @@ class Proxy:
         """
         self.log = ProxyLog(logs, limits, prices)
         self.state = ProxyState(provider, key, self.log, tunnel=tunnel, answer_seconds=answer_seconds)
+        context = ssl.create_default_context() if urlsplit(provider.url).scheme == "https" else True
         try:
-            self._server = _listening(path, self.state)
+            listener = _bound(path)
         except OSError as error:
             raise ExecutionError(f"the proxy's socket cannot be made ({error}); set TMPDIR to a local folder") from None
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="agent-proxy", daemon=True)
+        self._closing = asyncio.Event()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._run, args=(listener, context), name="agent-proxy", daemon=True)
         self._thread.start()
 
     def proxy_usage(self) -> ProxyUsage:
@@ -65,53 +79,86 @@ class Proxy:
 
     def close(self) -> None:
         """Hang up on everyone. Waits for nobody at the other end."""
-        self.state.hang_up()
-        self._server.shutdown()
-        self._server.server_close()
-        with self._server.idle:
-            self._server.idle.wait_for(lambda: self._server.busy == 0, CLOSE_SECONDS)
+        with contextlib.suppress(RuntimeError):  # closed before
+            self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join(2 * CLOSE_SECONDS)
 
+    def _run(self, listener: socket.socket, context: ssl.SSLContext | bool) -> None:
+        # What goes wrong on one connection is that connection's affair.
+        self._loop.set_exception_handler(lambda _, what: log.debug("%s", what, exc_info=what.get("exception")))
+        with self._runner:
+            self._runner.run(self._serve(listener, context))
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = CONNECTIONS
+    async def _serve(self, listener: socket.socket, context: ssl.SSLContext | bool) -> None:
+        server = web.Server(self._answer, handler_cancellation=True)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=context, force_close=True, limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+        ) as self.state.session:
+            listening = await self._loop.create_server(
+                lambda: _Connection(server, self._loop), sock=listener, backlog=CONNECTIONS
+            )
+            await self._closing.wait()
+            self.state.closing = True
+            listening.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=CLOSE_SECONDS)
+            for connection in server.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
 
-    def __init__(self, address: str, state: ProxyState) -> None:
-        self.state = state
-        self.idle = threading.Condition()
-        self.busy = 0
-        """Requests that are being answered."""
-        super().__init__(address, Handler)
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 (socketserver's)
-        return self.state.hold(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self.idle:
-            self.busy += 1
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            self.finish_request(request, client_address)
+            return await Exchange(self.state, request).answer()
         except Exception:
-            self.handle_error(request, client_address)
-        finally:
-            with self.idle:
-                self.busy -= 1
-                self.idle.notify_all()
-            self.shutdown_request(request)
-
-    def shutdown_request(self, request: Any) -> None:
-        self.state.let_go(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (socketserver's)
-        log.debug("a request of the agent failed", exc_info=True)
+            log.debug("a request of the agent failed", exc_info=True)
+            raise
 
 
-def _listening(path: Path, state: ProxyState) -> _Server:
+class _Connection(web.RequestHandler):
+    """One of the agent's connections."""
+
+    __slots__ = ("_server",)
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+            keepalive_timeout=READ_SECONDS,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+        )
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if len(self._server.connections) > CONNECTIONS and self.transport is not None:
+            self.transport.abort()
+
+    def handle_error(self, request: Any, status: int = 500, *args: Any, **named: Any) -> web.StreamResponse:  # noqa: ARG002
+        """What cannot be read as a request is refused as any other."""
+        return refusal(Turned(status, "request_refused", "the request cannot be read."))
+
+
+def _bound(path: Path) -> socket.socket:
     # An address of a Unix socket holds about 107 bytes, so a longer path is named by its folder's descriptor.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        return _Server(f"/proc/self/fd/{folder}/{path.name}", state)
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+        listener.listen(CONNECTIONS)
+    except OSError:
+        listener.close()
+        raise
     finally:
         os.close(folder)
+    return listener

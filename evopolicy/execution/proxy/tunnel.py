@@ -1,65 +1,83 @@
-"""Carries bytes between two sockets until both ways have ended."""
+"""Carries bytes between two streams until both ways have ended."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-import time
+import asyncio
+from typing import Any, NamedTuple
+
+from aiohttp import web
 
 LAST_SECONDS = 5.0
 """For what is still on its way to a far end that has said all it had to say."""
 _CHUNK = 1 << 16
 
 
-class _Way:
+class Stream(NamedTuple):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class Way:
     """One way of a tunnel."""
 
     def __init__(self) -> None:
         self.total = 0
-        self.moved = time.monotonic()
-        """When it last carried something."""
+
+    async def carry(self, source: Stream, target: Stream) -> None:
+        """Until `source` ends. A way that breaks breaks the other too."""
+        try:
+            while data := await source.reader.read(_CHUNK):
+                target.writer.write(data)
+                await target.writer.drain()
+                self.total += len(data)
+            target.writer.write_eof()
+        except OSError:
+            for end in (source, target):
+                end.writer.transport.abort()
 
 
-def carry(near: socket.socket, early: bytes, far: socket.socket, seconds: float) -> tuple[int, int]:
-    """Bytes carried from `near` to `far`, after `early` that was read of it already, and back.
+async def carry(near: Stream, far: Stream, up: Way, down: Way, seconds: float) -> None:
+    """Carry what comes from `near` `up` to `far`, and back.
 
     Ends when both ways have ended, soon after `far` has ended its own, or when nothing comes either way for `seconds`.
     """
-    for end in (near, far):
-        end.settimeout(seconds)
-    up, down = _Way(), _Way()
-    upward = threading.Thread(target=_one_way, args=(near, early, far, up, down), name="agent-tunnel", daemon=True)
-    upward.start()
-    _one_way(far, b"", near, down, up)
-    upward.join(LAST_SECONDS)
-    with contextlib.suppress(OSError):
-        near.shutdown(socket.SHUT_RDWR)
-    upward.join(LAST_SECONDS)
-    return up.total, down.total
-
-
-def _one_way(source: socket.socket, early: bytes, target: socket.socket, way: _Way, other: _Way) -> None:
+    upward = asyncio.create_task(up.carry(near, far))
+    downward = asyncio.create_task(down.carry(far, near))
     try:
-        data = early or _received(source, other)
-        while data:
-            target.sendall(data)
-            way.total += len(data)
-            way.moved = time.monotonic()
-            data = _received(source, other)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        for end in (target, source):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        waiting, before = {upward, downward}, 0
+        while downward in waiting:
+            ended, waiting = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not ended and before == (before := up.total + down.total):
+                return
+        await asyncio.wait({upward}, timeout=LAST_SECONDS)
+    finally:
+        for task in (upward, downward):
+            task.cancel()
+        for end in (near, far):
+            end.writer.close()
 
 
-def _received(source: socket.socket, other: _Way) -> bytes:
-    """What comes next. Raises TimeoutError where nothing does and the `other` way is as quiet."""
-    while True:
-        began = time.monotonic()
-        try:
-            return source.recv(_CHUNK)
-        except TimeoutError:
-            if other.moved < began:
-                raise
+class _Near(asyncio.StreamReaderProtocol):
+    """Takes a connection over from aiohttp, which is told only that it has ended."""
+
+    def __init__(self, reader: asyncio.StreamReader, before: asyncio.BaseProtocol) -> None:
+        super().__init__(reader)
+        self._before = before
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._before.connection_lost(exc)
+
+
+def taken_over(request: web.BaseRequest) -> Stream:
+    """The connection of a CONNECT, without HTTP from here on."""
+    before: Any = request.protocol
+    transport: Any = request.transport
+    if transport is None:
+        raise ConnectionResetError("before the tunnel")
+    reader = asyncio.StreamReader()
+    protocol = _Near(reader, before)
+    protocol.connection_made(transport)
+    transport.set_protocol(protocol)
+    before.set_parser(reader)  # what came along with the request is not the transport's any more
+    return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))

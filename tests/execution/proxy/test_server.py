@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -662,7 +664,7 @@ def test_a_tunnel_goes_by_the_hosts_own_proxy_too(serve: Serve, tmp_path: Path, 
     serve(up.says({}), url="https://api.invalid", tunnel=True)
     client = up.Client(tmp_path / "1.sock")
     client.connect()
-    client.sock.sendall(b"CONNECT api.invalid:443 HTTP/1.1\r\n\r\n")
+    client.sock.sendall(b"CONNECT api.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert client.sock.recv(1000).startswith(b"HTTP/1.1 200")
     client.sock.sendall(b"hello")
     assert client.sock.recv(1000) == b"HELLO"
@@ -745,7 +747,7 @@ def test_an_agent_shakes_hands_with_a_named_host_itself(serve: Serve, tmp_path: 
         serve(up.says({}), tunnel=True, hosts=(f"localhost:{upstream.port}",))
         client = up.Client(tmp_path / "1.sock")
         client.connect()
-        client.sock.sendall(f"CONNECT localhost:{upstream.port} HTTP/1.1\r\n\r\n".encode())
+        client.sock.sendall(f"CONNECT localhost:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert client.sock.recv(1000).startswith(b"HTTP/1.1 200")
         mine = ssl.create_default_context(cafile=str(certificate))
         with mine.wrap_socket(client.sock, server_hostname="localhost") as link:
@@ -792,7 +794,7 @@ def test_early_words_reach_the_named_host(serve: Serve, tmp_path: Path) -> None:
     client = up.Client(tmp_path / "1.sock")
     client.connect()
     # They come along with what asks for the tunnel.
-    asked = f"CONNECT localhost:{upstream.port} HTTP/1.1\r\n\r\n" + "GET /early HTTP/1.1\r\n\r\n"
+    asked = f"CONNECT localhost:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n" + "GET /early HTTP/1.1\r\n\r\n"
     client.sock.sendall(asked.encode())
     said = b""
     while data := client.sock.recv(1000):
@@ -802,34 +804,23 @@ def test_early_words_reach_the_named_host(serve: Serve, tmp_path: Path) -> None:
     assert logged(tmp_path, 1)[0]["bytes_up"] == len("GET /early HTTP/1.1\r\n\r\n")
 
 
-class Quiet:
-    """A socket from which nothing comes in so many waits of ten seconds each, and then a word."""
+@pytest.mark.parametrize("moves", [0, 100])
+def test_a_tunnel_that_is_quiet_one_way_goes_on_while_the_other_is_not(
+    monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    waits: list[int] = []
 
-    def __init__(self, waits: int, meanwhile: Callable[[], None], now: list[float]) -> None:
-        self._waits = waits
-        self._meanwhile = meanwhile
-        self._now = now
+    async def wait(tasks: Any, **_: Any) -> Any:
+        """Nothing of what is waited for has ended; of `down`, a byte came a wait."""
+        waits.append(1)
+        down.total += len(waits) <= moves
+        return set(), tasks
 
-    def recv(self, _size: int) -> bytes:
-        if self._waits == 0:
-            return b"at last"
-        self._waits -= 1
-        self._now[0] += 5.0
-        self._meanwhile()
-        self._now[0] += 5.0
-        raise TimeoutError
+    async def carried() -> None:
+        near, far = (tunnel.Stream(asyncio.StreamReader(), MagicMock()) for _ in range(2))
+        await tunnel.carry(near, far, tunnel.Way(), down, 10.0)
 
-
-def test_a_tunnel_that_is_quiet_one_way_goes_on_while_the_other_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(tunnel, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    other = tunnel._Way()
-
-    def moves() -> None:
-        other.moved = now[0]
-
-    busy: Any = Quiet(100, moves, now)
-    assert tunnel._received(busy, other) == b"at last"
-    idle: Any = Quiet(1, lambda: None, now)
-    with pytest.raises(TimeoutError):
-        tunnel._received(idle, other)
+    down = tunnel.Way()
+    monkeypatch.setattr(tunnel, "asyncio", SimpleNamespace(**{**vars(asyncio), "wait": wait}))
+    asyncio.run(carried())
+    assert len(waits) == moves + 1
