@@ -167,7 +167,7 @@ def skills_of(config: RunConfig) -> list[Path]:
 def load_benchmark(config: Mapping[str, Any], seconds: float = looks.SECONDS) -> Benchmark:
     """The Benchmark a config's `benchmark` names. Raises ConfigError or BenchmarkError.
 
-    Any Gymnasium id is looked at in a process apart, where a call of its Environment may take `seconds`.
+    Any Gymnasium id is looked at in a process of its own, where a call of its Environment may take `seconds`.
     """
     parameters = {key: value for key, value in config.items() if key != "name"}
     return find_benchmark(str(config.get("name", "")), parameters, partial(looks.look, seconds=seconds))

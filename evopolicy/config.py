@@ -44,7 +44,7 @@ class PromptConfig:
     name: str
     text: str
     skills: tuple[str, ...]
-    """Folders laid read-only under the workspace's `skills/`."""
+    """Folders copied read-only under the workspace's `skills/`."""
 
 
 @dataclass(frozen=True)

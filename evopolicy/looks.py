@@ -1,4 +1,4 @@
-"""What Environments that anybody may have written are: asked in a process apart, once for a command and its cells."""
+"""What Environments that anybody may have written are: each asked in its own process, once for a command."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def shared() -> dict[str, str]:
 
 
 def look(function: str, arguments: Mapping[str, Any], seconds: float = SECONDS) -> Any:
-    """`apart.call`, or what it answered or raised before."""
-    from evopolicy.execution import apart  # what asks for nothing need not load it
+    """`foreign_call.call`, or what it answered or raised before."""
+    from evopolicy.execution import foreign_call  # what asks for nothing need not load it
 
     folder = _folder()
     if folder is None:
-        return apart.call(function, arguments, seconds)
+        return foreign_call.call(function, arguments, seconds)
     file = folder / f"{digest('evopolicy/look/1', [function, dict(arguments), seconds])}.json"
     try:
         known = json.loads(file.read_bytes())
@@ -55,15 +55,15 @@ def look(function: str, arguments: Mapping[str, Any], seconds: float = SECONDS) 
         staged.write_text(json.dumps(known))
         staged.replace(file)  # whole, or not there: several cells may look at once
     if "error" in known:
-        raise apart.error_of(known["error"], known["text"])
+        raise foreign_call.error_of(known["error"], known["text"])
     return known["answer"]
 
 
 def _asked(function: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    from evopolicy.execution import apart
+    from evopolicy.execution import foreign_call
 
     try:
-        return {"answer": apart.call(function, arguments, seconds)}
+        return {"answer": foreign_call.call(function, arguments, seconds)}
     except EvoPolicyError as error:
         return {"error": type(error).__name__, "text": str(error)}
 

@@ -113,12 +113,14 @@ def look_at(module: str, ids: Sequence[str], options: Mapping[str, Any]) -> Iter
 
 def _answer(env_id: str, options: Mapping[str, Any]) -> dict[str, str]:
     from evopolicy.authoring import gymnasium
-    from evopolicy.execution import apart
+    from evopolicy.execution import foreign_call
     from evopolicy.kernel.errors import EvoPolicyError
 
     asked = {"env_id": env_id, "failure_score": -1e6, "seed_bits": 31, "max_steps": 200, **options}
     try:
-        spec = gymnasium.seen_apart(lambda function, arguments: apart.call(function, arguments, 120.0), **asked).spec
+        spec = gymnasium.load_in_subprocess(
+            lambda function, arguments: foreign_call.call(function, arguments, 120.0), **asked
+        ).spec
     except EvoPolicyError as error:
         return {"ended": "refused", "said": str(error)}
     done = subprocess.run(

@@ -122,7 +122,7 @@ def test_what_is_imported_is_declared() -> None:
         if not declared & {canonical(distribution) for distribution in by_module.get(top, [])}
     }
     # The agent's first process imports the file beside it; its sandbox has no `evopolicy`.
-    assert undeclared == {"notified": "evopolicy/execution/agent/init.py"}
+    assert undeclared == {"seccomp_notify": "evopolicy/execution/agent/init.py"}
 
 
 def canonical(distribution: str) -> str:

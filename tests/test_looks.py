@@ -1,4 +1,4 @@
-"""Any Gymnasium id in the Host: looked at in a process apart, once for a command, and never run here."""
+"""Any Gymnasium id in the Host: looked at in a process of its own, once for a command, and never run here."""
 
 from __future__ import annotations
 

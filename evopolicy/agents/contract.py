@@ -129,7 +129,7 @@ def _check_arguments(invocation: Invocation) -> None:
     _rule(bool(invocation.argv), "argv is empty")
     for text in (*invocation.argv, *invocation.environment, *invocation.environment.values()):
         _rule(isinstance(text, str) and "\0" not in text, "argv and environment are texts without NUL")
-        _rule(len(text.encode()) <= MAX_ARGUMENT_BYTES, "an argument has 128 KiB or more; lay it as a file or on stdin")
+        _rule(len(text.encode()) <= MAX_ARGUMENT_BYTES, "an argument has 128 KiB or more; pass it by file or stdin")
     texts = [*invocation.argv, *invocation.environment.values(), *invocation.files.values(), invocation.stdin]
     for name, secret in os.environ.items():
         if _SECRET.search(name.upper()) and len(secret) >= 12:

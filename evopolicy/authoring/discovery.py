@@ -62,8 +62,8 @@ def find_benchmark(
 ) -> Benchmark:
     """The Benchmark called `name`, made with `parameters` (the keys of its factory, `task` left out).
 
-    `look(function, arguments)` calls a function in a process apart: with it no Environment that anybody may have
-    written is made in this one, of `gymnasium` (whose factory has an attribute `apart`) or of a family not ours.
+    `look(function, arguments)` calls a function in a process of its own: with it no Environment that anybody may have
+    written is made in this one, of `gymnasium` (its factory has an attribute `in_subprocess`) or of a family not ours.
 
     Raises ConfigError for an unknown or doubled name and for an unknown or missing parameter; what the factory
     itself refuses comes as it raises it.

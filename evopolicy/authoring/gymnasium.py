@@ -57,8 +57,10 @@ def load_telling(tell: Callable[..., None], options: GymnasiumOptions) -> Gymnas
     return benchmark
 
 
-def seen_apart(look: Callable[[str, Mapping[str, Any]], Any], *given: Any, **options: Any) -> GymnasiumBenchmark:
-    """`load` in the Host, which runs no foreign code: `look(function, arguments)` calls one in a process apart."""
+def load_in_subprocess(
+    look: Callable[[str, Mapping[str, Any]], Any], *given: Any, **options: Any
+) -> GymnasiumBenchmark:
+    """`load` in the Host, which runs no foreign code: `look(function, arguments)` calls one in a process of its own."""
     wanted = GymnasiumOptions(*given, **options)
     try:
         seen = look("evopolicy.authoring.preflight:look", wanted.options)
@@ -80,7 +82,7 @@ def _relative(kwargs: Mapping[str, Value] | None) -> str:
     return ""
 
 
-load.apart = seen_apart  # type: ignore[attr-defined]
+load.in_subprocess = load_in_subprocess  # type: ignore[attr-defined]
 load.__signature__ = inspect.signature(GymnasiumOptions)  # type: ignore[attr-defined]
 
 

@@ -1,6 +1,6 @@
 """Looking at an Environment nobody here wrote, before anything is spent: what it is, and whether Episodes run in it.
 
-Runs in a process apart, never in the Host: foreign code may exit, crash, hang or leave processes behind.
+Runs in a process of its own, never in the Host: foreign code may exit, crash, hang or leave processes behind.
 """
 
 from __future__ import annotations

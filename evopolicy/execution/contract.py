@@ -210,7 +210,7 @@ def check_failures(executor: Executor) -> None:
     with _program("self.n += 1\n        return 0 if self.n < 3 else 1 // 0", "n = 0") as folder:
         outcome = _outcomes(executor.evaluate(folder, _sound(1)))[0]
     failure = outcome.failure
-    _rule(failure is not None and outcome.ending == "failed", "an exception is no failure")
+    _rule(failure is not None and outcome.ending == "failed", "an exception does not count as a failure")
     if failure is not None:
         _rule((failure.kind, failure.phase, failure.step) == ("exception", "act", 2), f"an exception gave {failure}")
         _rule('"policy.py", line 5' in failure.traceback, "the traceback does not show the Program's own line")

@@ -64,7 +64,7 @@ class Probed:
 def choose(asked: Asked, allow_unisolated: bool) -> Isolation:
     """The level that will hold. Raises ConfigError for an unknown word, IsolationError where the level fails."""
     if asked not in ("auto", *ISOLATIONS):
-        raise ConfigError(f"execution.isolation: '{asked}' is no level.{did_you_mean(asked, ('auto', *ISOLATIONS))}")
+        raise ConfigError(f"execution.isolation: unknown level '{asked}'.{did_you_mean(asked, ('auto', *ISOLATIONS))}")
     if asked == "none":
         if not allow_unisolated:
             raise IsolationError(

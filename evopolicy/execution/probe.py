@@ -34,7 +34,7 @@ class Outside:
     scratch_bytes: int
 
 
-def apart(outside: Outside) -> list[str]:
+def let_through(outside: Outside) -> list[str]:
     """Sentences about what bubblewrap let through."""
     attempts: dict[str, Callable[[], object]] = {
         "reaching an abstract socket of the Host": lambda: _connect(outside.listener),
@@ -123,6 +123,6 @@ def _possible(attempt: Callable[[], object]) -> bool:
 if __name__ == "__main__":
     arguments, found = sys.argv[1:], []
     if arguments[:1] == ["--outside"]:
-        found = apart(Outside(**json.loads(arguments[1])))
+        found = let_through(Outside(**json.loads(arguments[1])))
         arguments = arguments[2:]
     print(json.dumps(found + main(arguments)))

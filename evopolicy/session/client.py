@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`evopolicy-session`: how an agent asks its Host for anything, from any folder of its workspace.
 
-Standard library only, Python 3.8 syntax: it is laid, with the files in BESIDE, into sandboxes that hold nothing else of
-EvoPolicy. One JSON object goes to standard output, a reason and a remedy to standard error.
+Standard library only, Python 3.8 syntax: it is copied, with the files in BESIDE, into sandboxes that hold nothing else
+of EvoPolicy. One JSON object goes to standard output, a reason and a remedy to standard error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`evopolicy-session mcp`: the session's verbs as tools of a Model Context Protocol server, JSON lines on stdin/stdout.
 
-Standard library only, Python 3.8 syntax, laid beside the client into sandboxes. What a tool is called, takes and says
+Standard library only, Python 3.8 syntax, copied beside the client into sandboxes. What a tool is called, takes and says
 is what the client's own command line has. The protocol: https://modelcontextprotocol.io/specification.
 """
 
@@ -53,8 +53,8 @@ def _lines() -> Iterator[bytes]:
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found: dict[str, argparse.ArgumentParser] = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
-    return {name: verb for name, verb in found.items() if name != "mcp"}
+    verbs: dict[str, argparse.ArgumentParser] = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
+    return {name: verb for name, verb in verbs.items() if name != "mcp"}
 
 
 def _reply(
@@ -74,24 +74,24 @@ def _reply(
             raise _Wrong(_BAD_REQUEST, "One request in a line is needed, an object with a method.")
         if "id" not in message:
             return None  # a notification: none of them asks for anything here
-        number, given = message["id"], message.get("params") or {}
-        if not isinstance(given, dict):
+        number, params = message["id"], message.get("params") or {}
+        if not isinstance(params, dict):
             raise _Wrong(_BAD_PARAMS, "params: an object is needed.")
         if message["method"] == "initialize":
-            return {"id": number, "result": _hello(given)}
+            return {"id": number, "result": _hello(params)}
         if message["method"] == "ping":
             return {"id": number, "result": {}}
         if message["method"] == "tools/list":
             return {"id": number, "result": {"tools": [_tool(name, verb) for name, verb in verbs.items()]}}
         if message["method"] == "tools/call":
-            return {"id": number, "result": _call(given, parser, verbs, answer, refused)}
+            return {"id": number, "result": _call(params, parser, verbs, answer, refused)}
         raise _Wrong(_NOT_FOUND, f"There is no method '{message['method'][:80]}' here.")
     except _Wrong as wrong:
         return {"id": number, "error": {"code": wrong.code, "message": str(wrong)}}
 
 
-def _hello(given: dict[str, Any]) -> dict[str, Any]:
-    version = given.get("protocolVersion")
+def _hello(params: dict[str, Any]) -> dict[str, Any]:
+    version = params.get("protocolVersion")
     return {
         "protocolVersion": version if version in REVISIONS else REVISIONS[0],
         "capabilities": {"tools": {}},
@@ -118,13 +118,13 @@ def _tool(name: str, verb: argparse.ArgumentParser) -> dict[str, Any]:
 
 
 def _call(
-    given: dict[str, Any],
+    params: dict[str, Any],
     parser: argparse.ArgumentParser,
     verbs: dict[str, argparse.ArgumentParser],
     answer: Callable[[Any], Any],
     refused: type[Exception],
 ) -> dict[str, Any]:
-    name, arguments = given.get("name"), given.get("arguments") or {}
+    name, arguments = params.get("name"), params.get("arguments") or {}
     if not isinstance(name, str) or name not in verbs:
         near = difflib.get_close_matches(str(name), verbs, n=1)
         raise _Wrong(
@@ -142,11 +142,11 @@ def _call(
 
 def _argv(name: str, verb: argparse.ArgumentParser, arguments: dict[str, Any]) -> list[str]:
     """The command line that says the same; whatever a value begins with, it is none of its options."""
-    known, flags, words = _options(verb), [], []
+    options, flags, positional = _options(verb), [], []
     for key, value in arguments.items():
-        action = known.get(key)
+        action = options.get(key)
         if action is None:
-            text = ", ".join(known) or "none"
+            text = ", ".join(options) or "none"
             raise _Wrong(_BAD_PARAMS, f"{name}: there is no argument '{key[:80]}'. It takes: {text}.")
         if action.nargs == 0:
             if not isinstance(value, bool):
@@ -159,5 +159,5 @@ def _argv(name: str, verb: argparse.ArgumentParser, arguments: dict[str, Any]) -
         if action.option_strings:
             flags.append(f"{action.option_strings[0]}={many[0]}")
         else:
-            words += [str(part) for part in many]
-    return [*flags, "--", *words] if words else flags
+            positional += [str(part) for part in many]
+    return [*flags, "--", *positional] if positional else flags

@@ -1,6 +1,6 @@
 """What `evopolicy-session --human` prints: an answer of the Host as plain text.
 
-Standard library only, Python 3.8 syntax, laid beside the client into sandboxes.
+Standard library only, Python 3.8 syntax, copied beside the client into sandboxes.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def prepare_workspace(
     skills: Sequence[Path] = (),
     socket: Path | None = None,
 ) -> Workspace:
-    """Lay what is missing under `folder`. Safe to call again for a resumed Run: what the agent made stays.
+    """Write what is missing under `folder`. Safe to call again for a resumed Run: what the agent made stays.
 
     `initial_program` is copied, writable, once. Each of `skills` (a folder or a file) becomes `skills/<its name>`,
     read-only; TASK.md and the skills are restored where they differ. `socket` is as the agent will see it.

@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from evopolicy.authoring import BenchmarkError, ConfigError
-from evopolicy.authoring.gymnasium import load, seen_apart
+from evopolicy.authoring.gymnasium import load, load_in_subprocess
 from evopolicy.authoring.preflight import look
 from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.session.failures import INEXACT, SAME_EPISODES, SEED_SHOWN
@@ -170,8 +170,8 @@ def test_a_failure_that_would_pay_is_refused() -> None:
 
 
 def test_a_task_of_which_every_episode_is_the_same_is_remarked_in_its_runs() -> None:
-    assert seen_apart(lambda *_: looked(), ID, -5.0).spec.remarks == (SAME_EPISODES,)
-    assert seen_apart(lambda *_: looked("chance"), ID, -5.0).spec.remarks == ()
+    assert load_in_subprocess(lambda *_: looked(), ID, -5.0).spec.remarks == (SAME_EPISODES,)
+    assert load_in_subprocess(lambda *_: looked("chance"), ID, -5.0).spec.remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_what_works_is_told_as_plain_values(trouble: str) -> None:
 
 
 def test_floats_outside_their_bounds_are_told_to_the_engineer() -> None:
-    spec = seen_apart(lambda *_: looked("outside"), ID, -5.0).spec
+    spec = load_in_subprocess(lambda *_: looked("outside"), ID, -5.0).spec
     assert spec.observation_text == "Some numbers lie outside these bounds: 1.5 was seen."
 
 
@@ -211,7 +211,7 @@ def test_the_host_makes_of_plain_values_what_a_worker_makes_itself() -> None:
         answer: Any = json.loads(json.dumps(look(lambda *_, **__: None, **arguments)))
         return answer
 
-    host, worker = seen_apart(ask, **options), load(**options)
+    host, worker = load_in_subprocess(ask, **options), load(**options)
     assert asked == ["evopolicy.authoring.preflight:look"]
     for space in ("observation_space", "action_space"):
         assert to_value(getattr(host.spec, space)) == to_value(getattr(worker.spec, space))
@@ -225,4 +225,4 @@ def test_an_end_of_the_process_apart_names_the_id() -> None:
         raise ExecutionError("its process ended with exit code 7 while it was made")
 
     with pytest.raises(ConfigError, match="'A-v0' cannot be looked at: its process ended with exit"):
-        seen_apart(die, "A-v0", 0)
+        load_in_subprocess(die, "A-v0", 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evopolicy.agents.cma_es.script import make_plan
-from evopolicy.agents.scripted.budget import Budget, window
+from evopolicy.agents.scripted.budget import BudgetLeft, window
 from evopolicy.analysis.figures.config import figure_config
 from evopolicy.analysis.tables.config import table_config
 from evopolicy.cli.main import main
@@ -65,7 +65,7 @@ def test_cma_es_searches_in_another_way_at_every_level_of_scaling() -> None:
         (file,) = programs.glob(f"*/programs/{benchmark}/parametric/params.json")
         searches = set()
         for submissions, units, pool in itertools.product(*levels):
-            budget = Budget(units, submissions, pool, pool, exhaust=False)
+            budget = BudgetLeft(units, submissions, pool, pool, exhaust=False)
             plan = make_plan(len(json.loads(file.read_text())), budget, None, None)
             windows = [window(turn * plan.episodes, plan.episodes, pool) for turn in range(plan.generations)]
             searches.add((plan.population, *windows))

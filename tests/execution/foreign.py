@@ -1,4 +1,4 @@
-"""What code that nobody here wrote may do, called in a process apart."""
+"""What code that nobody here wrote may do, called in a process of its own."""
 
 from __future__ import annotations
 

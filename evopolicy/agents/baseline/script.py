@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..scripted.budget import budget_left, window
-from ..scripted.session import Session
+from ..scripted.session import SessionClient
 
 
-def work(session: Session, options: dict[str, Any], _: int) -> None:
+def work(session: SessionClient, options: dict[str, Any], _: int) -> None:
     """`options`: `repeats` Submissions, each on the next `episodes` of the pool (None: an even share of the budget)."""
     while True:
         status = session.status()

@@ -29,7 +29,7 @@ TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"
 KEY = "ANTHROPIC_API_KEY"
 """Where it finds a key, or the proxy's dummy."""
 ELSEWHERE = ("~/.local/bin/claude", "~/.claude/local/claude")
-"""Where its own installers lay it, which is not always on the PATH."""
+"""Where its own installers put it, which is not always on the PATH."""
 LEFT = (  # noqa: SIM905
     ".credentials.json .claude.json projects sessions history.jsonl backups shell-snapshots session-env statsig"
     " telemetry todos tasks file-history paste-cache debug ide local cache stats-cache.json .last-cleanup"

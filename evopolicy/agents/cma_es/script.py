@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..scripted.budget import Budget, total_budget, window
-from ..scripted.session import CannotWork, Session, say
+from ..scripted.budget import BudgetLeft, total_budget, window
+from ..scripted.session import CannotWork, SessionClient, say
 
 ENOUGH, FEWEST = 5, 3
 """With a budget for at least 5 generations the population is the usual one; else the budget is split into 3, as large
@@ -87,7 +87,7 @@ class Plan:
     """Of each candidate; all of a generation on the same indices."""
 
 
-def make_plan(dimensions: int, budget: Budget, population: int | None, episodes: int | None) -> Plan:
+def make_plan(dimensions: int, budget: BudgetLeft, population: int | None, episodes: int | None) -> Plan:
     """A Plan that leaves at least one Submission for the outcome. `generations` is 0 where that is all there is."""
     usual = 4 + int(3 * math.log(dimensions))
     if episodes is None:
@@ -111,9 +111,9 @@ def make_plan(dimensions: int, budget: Budget, population: int | None, episodes:
 class Search:
     """Submits candidates and keeps the books; what an earlier process has submitted is told again, not paid again."""
 
-    session: Session
+    session: SessionClient
     parameters: Parameters
-    budget: Budget
+    budget: BudgetLeft
     """As the agent's own books have it."""
     scale: tuple[float, ...]
     history: Path
@@ -178,7 +178,7 @@ class Search:
         return sorted(scored, key=lambda line: (line["score"], line["submission"]), reverse=True)
 
 
-def work(session: Session, options: dict[str, Any], seed: int) -> None:
+def work(session: SessionClient, options: dict[str, Any], seed: int) -> None:
     """`options`: population, episodes_per_candidate (None: by the budget), sigma, scale_floor, ranked."""
     parameters = read_parameters(session.workspace / "program" / "params.json")
     search = _begin(session, parameters, options["scale_floor"], options["ranked"])
@@ -193,7 +193,7 @@ def work(session: Session, options: dict[str, Any], seed: int) -> None:
     session.finish(list(dict.fromkeys([*outcome[:2], *candidates]))[:NAMED])
 
 
-def _begin(session: Session, parameters: Parameters, floor: float, ranked: bool) -> Search:
+def _begin(session: SessionClient, parameters: Parameters, floor: float, ranked: bool) -> Search:
     status = session.status()
     folder = session.workspace / "analysis" / "cma_es"
     folder.mkdir(parents=True, exist_ok=True)

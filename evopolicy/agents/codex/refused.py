@@ -19,15 +19,16 @@ MAX_REFUSED = 10_000
 def with_refused(transcript: Transcript, logs: Path | None) -> Transcript:
     """`transcript` with the calls that were refused, each at the message it came with; at the end where none is."""
     before = {call.id for folder in earlier(logs) for _, call in _refused(transcript.session_id, folder)}
-    steps, place = list(transcript.steps), 0
+    steps, index = list(transcript.steps), 0
     for text, call in _refused(transcript.session_id, logs):
         if call.id in before:
             continue
-        found = (n for n in range(place, len(steps)) if text and steps[n].source == "agent" and steps[n].text == text)
-        place = next(found, len(steps))
-        if place == len(steps):
+        later = range(index, len(steps))
+        same = (n for n in later if text and steps[n].source == "agent" and steps[n].text == text)
+        index = next(same, len(steps))
+        if index == len(steps):
             steps.append(Step("agent"))
-        steps[place] = replace(steps[place], calls=(*steps[place].calls, call))
+        steps[index] = replace(steps[index], calls=(*steps[index].calls, call))
     return replace(transcript, steps=tuple(steps))
 
 

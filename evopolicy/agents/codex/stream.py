@@ -195,23 +195,23 @@ def _usage(thread: str, counts: dict[str, int] | None, logs: Path | None) -> Usa
 
 def _of_attempt(thread: str, logs: Path) -> dict[str, int] | None:
     """What `thread` had used when the attempt in `logs` ended; None where that one had another thread."""
-    own_thread, found = "", None
+    own_thread, counts = "", None
     for event in json_lines(lines_with(logs / "stdout.log", '"thread.started"', '"turn.completed"')):
         if inner(event, "type") == "thread.started":
             own_thread = text_of(inner(event, "thread_id"))
         elif inner(event, "type") == "turn.completed":
-            found = counts_of(inner(event, "usage")) or found
+            counts = counts_of(inner(event, "usage")) or counts
     if not thread or own_thread != thread:
         return None
-    return found or _of_home(thread, logs)
+    return counts or _of_home(thread, logs)
 
 
 def _of_home(thread: str, logs: Path | None) -> dict[str, int] | None:
     """The same from Codex's own record of the thread: it counts each answer, also those of a turn that never ended."""
     if not re.fullmatch(r"[0-9A-Za-z-]{8,64}", thread):
         return None
-    found = None
+    counts = None
     for path in home_files(logs, f".codex/sessions/**/*{thread}.jsonl"):
         for event in json_lines(lines_with(path, '"token_count"')):
-            found = counts_of(inner(event, "payload", "info", "total_token_usage")) or found
-    return found
+            counts = counts_of(inner(event, "payload", "info", "total_token_usage")) or counts
+    return counts

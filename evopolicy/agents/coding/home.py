@@ -1,4 +1,4 @@
-"""Settings that a CLI reads from its home alone: staged, and laid there by the agent's own first program."""
+"""Settings that a CLI reads from its home alone: staged, and copied there by the agent's own first program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCRIPT, _PLACES = "home.py", "home.json"
 def with_home_files(
     task: AgentTask, argv: Sequence[str], texts: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """`argv` behind a small program that first lays `texts`, by path below the home; and the files it needs staged.
+    """`argv` behind a small program that first writes `texts`, by path below the home; and the files it needs staged.
 
     JSON is merged over what a copied configuration has there; of any other file the configuration's own stays.
     """

@@ -1,4 +1,4 @@
-"""Lays staged settings into the agent's home, then becomes the agent: `home.py PLACES PROGRAM ARGUMENT...`.
+"""Copies staged settings into the agent's home, then becomes the agent: `home.py PLACES PROGRAM ARGUMENT...`.
 
 PLACES is a JSON file, staged file by path below the home. A JSON file that is there already is merged: what is staged
 wins. Any other file that is there stays as it is.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 
-def lay(places: dict[str, str], staging: Path, home: Path) -> None:
+def install(places: dict[str, str], staging: Path, home: Path) -> None:
     for name, staged in places.items():
         target, text = home / name, (staging / staged).read_text(encoding="utf-8")
         if target.exists() and target.suffix != ".json":
@@ -44,5 +44,5 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     plan = Path(sys.argv[1])
-    lay(json.loads(plan.read_text(encoding="utf-8")), plan.parent, Path.home())
+    install(json.loads(plan.read_text(encoding="utf-8")), plan.parent, Path.home())
     os.execvp(sys.argv[2], sys.argv[2:])

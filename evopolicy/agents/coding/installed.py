@@ -25,10 +25,10 @@ def is_native(path: Path) -> bool:
 
 
 def native_program(launcher: Path, places: Iterable[str]) -> Path | None:
-    """The program that `launcher` starts: itself, or the first of `places` that npm laid within its reach.
+    """The program that `launcher` starts: itself, or the first of `places` that npm installed within its reach.
 
-    `places` are paths below a `node_modules` or the launcher's own package. npm lays a package's own needs inside it,
-    beside it, or (pnpm) beside the folder its link leads to.
+    `places` are paths below a `node_modules` or the launcher's own package. npm installs a package's own needs inside
+    it, beside it, or (pnpm) beside the folder its link leads to.
     """
     real = launcher.resolve()
     if is_native(real):

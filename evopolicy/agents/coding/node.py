@@ -81,7 +81,7 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def package_files(program: Path) -> Iterator[Path]:
-    """The script's package, and those npm laid beside it for it."""
+    """The script's package, and those npm installed beside it for it."""
     root = next((folder for folder in program.parents if (folder / "package.json").is_file()), None)
     if root is None:
         yield program

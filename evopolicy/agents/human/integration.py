@@ -1,4 +1,4 @@
-"""`human`: a person, with any editor or assistant of theirs, works in the laid workspace; nothing is started."""
+"""`human`: a person, with any editor or assistant of theirs, works in the prepared workspace; nothing is started."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from evopolicy.agents.coding.installed import configuration_files, named_files
 from evopolicy.agents.coding.node import Program, node_program
 from evopolicy.agents.kimi_code import parser
 from evopolicy.agents.kimi_code.config import KimiConfig
-from evopolicy.agents.kimi_code.wire import COLLECTED, FOLDER
+from evopolicy.agents.kimi_code.wire_log import COLLECTED, FOLDER
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import Transcript

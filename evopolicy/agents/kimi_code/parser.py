@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.kimi_code import wire as wires
-from evopolicy.agents.kimi_code.wire import Wire
+from evopolicy.agents.kimi_code import wire_log as wires
+from evopolicy.agents.kimi_code.wire_log import WireLog
 from evopolicy.agents.streams.reasoning import with_reasoning
 from evopolicy.agents.streams.stream import (
     Collected,
@@ -105,7 +105,7 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
     return with_reasoning(transcript, wires.thoughts(wire), wire.failed)
 
 
-def _error(reader: _Reader, wire: Wire, logs: Path | None) -> tuple[str, ErrorKind]:
+def _error(reader: _Reader, wire: WireLog, logs: Path | None) -> tuple[str, ErrorKind]:
     if reader.session:
         # It takes a stream that breaks off for an answer, and says so nowhere but by a missing reason.
         return ("the answer's stream ended before its end", "network") if wire.whole is False else ("", "")
@@ -124,7 +124,7 @@ def _error(reader: _Reader, wire: Wire, logs: Path | None) -> tuple[str, ErrorKi
     return words[:2000], (known or error_kind_of(words, status)) if words else ""
 
 
-def _usage(wire: Wire) -> Usage:
+def _usage(wire: WireLog) -> Usage:
     if wire.tokens is None:
         return Usage()
     fresh, cached, written, output = wire.tokens

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..scripted.session import Session, say
+from ..scripted.session import SessionClient, say
 
 
-def work(session: Session, options: dict[str, Any], _: int) -> None:
+def work(session: SessionClient, options: dict[str, Any], _: int) -> None:
     """`options`: `submissions` (number, folder under staging, selector) in order, and `named`, the earlier numbers."""
     status = session.status()
     made = [int(one["id"]) for one in status.get("submissions", ())]

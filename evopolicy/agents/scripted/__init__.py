@@ -1,1 +1,1 @@
-"""What agents without a provider share: a script laid into the sandbox, its session and its budget."""
+"""What agents without a provider share: a script copied into the sandbox, its session and its budget."""

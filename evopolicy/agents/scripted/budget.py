@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetLeft:
     """What is left, and the rules it is spent under."""
 
     episodes: int
@@ -31,20 +31,20 @@ class Budget:
         least = self.episodes - (self.submissions - 1) * self.cap if self.exhaust else 1
         return max(1, least, min(wanted, most))
 
-    def after(self, units: int) -> Budget:
+    def after(self, units: int) -> BudgetLeft:
         return replace(self, episodes=self.episodes - units, submissions=self.submissions - 1, used=self.used + units)
 
 
-def total_budget(status: Mapping[str, Any]) -> Budget:
+def total_budget(status: Mapping[str, Any]) -> BudgetLeft:
     """The whole budget, as if nothing were spent."""
     budget = status["budget"]
     pool = int(budget["pool_size"])
     cap = min(pool, int(budget.get("per_submission") or pool))
     exhaust = budget.get("finish") == "exhaust"
-    return Budget(int(budget["episodes_total"]), int(budget["submissions_total"]), cap, pool, exhaust)
+    return BudgetLeft(int(budget["episodes_total"]), int(budget["submissions_total"]), cap, pool, exhaust)
 
 
-def budget_left(status: Mapping[str, Any]) -> Budget:
+def budget_left(status: Mapping[str, Any]) -> BudgetLeft:
     """What is left of it."""
     budget, whole = status["budget"], total_budget(status)
     episodes, submissions = int(budget["episodes_left"]), int(budget["submissions_left"])

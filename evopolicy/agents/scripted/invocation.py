@@ -1,4 +1,4 @@
-"""What the agents that need no provider share: a small script laid into the sandbox, and its stream read back."""
+"""What the agents that need no provider share: a small script copied into the sandbox, and its stream read back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def script_invocation(
 ) -> Invocation:
     """Run `evopolicy.agents.<agent>.script` in the agent's sandbox. It reaches the Host as any agent does.
 
-    It is laid there with `scripted/session.py` and `scripted/budget.py`, in folders as here below `scripts/`, and
+    It is copied there with `scripted/session.py` and `scripted/budget.py`, in folders as here below `scripts/`, and
     imports nothing else of EvoPolicy.
     """
     payload = {

@@ -25,7 +25,7 @@ class CannotWork(Exception):
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionClient:
     """An agent's side of the Session."""
 
     command: Sequence[str]
@@ -78,10 +78,10 @@ def say(step: str, text: str = "", **more: Any) -> None:
     print(json.dumps({"step": step, **({"text": text} if text else {}), **more}), flush=True)
 
 
-def run(work: Callable[[Session, dict[str, Any], int], None], options: str) -> None:
+def run(work: Callable[[SessionClient, dict[str, Any], int], None], options: str) -> None:
     """Do `work(session, options, seed)` as the file `options` says and exit: 0 when done, 1 when it could not."""
     payload = json.loads(Path(options).read_text(encoding="utf-8"))
-    session = Session(payload["session_command"], Path(payload["workspace"]))
+    session = SessionClient(payload["session_command"], Path(payload["workspace"]))
     try:
         work(session, {**payload["options"], "staging": payload["staging"]}, payload["seed"])
     except (SessionRefused, CannotWork) as error:

@@ -33,7 +33,7 @@ _WORDS: Mapping[str, str] = {
     "episodes": "over Episodes, of these Runs",
     "nothing": "none",
 }
-_FLAT = "No spread was found, so the width 0 is no certainty."
+_FLAT = "No spread was found, so a width of 0 does not mean certainty."
 FEW = 20
 """Runs in all below which the mean of Runs that either work or fail has an interval that is too narrow."""
 TWO_KINDS = (

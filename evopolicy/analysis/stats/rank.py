@@ -98,7 +98,7 @@ def rank_entries(means: ArrayLike, missing: Missing = "refuse", sizes: ArrayLike
     missing cell below every other. A Benchmark that has no score at all never counts.
     """
     if missing not in MISSING:
-        raise ConfigError(f"missing: '{missing}' is no policy for missing cells.{did_you_mean(missing, MISSING)}")
+        raise ConfigError(f"missing: unknown policy for missing cells '{missing}'.{did_you_mean(missing, MISSING)}")
     values = _table(means)
     gaps = np.isnan(values)
     if missing == "refuse" and gaps.any():

@@ -207,7 +207,8 @@ class TableConfig:
             raise ConfigError(f"missing: 'worst' is a rank, a {self.kind} table has none; choose refuse or exclude")
         only = {"benchmarks": ("category", "demand", "entries"), "entries": ("benchmarks",)}
         if self.kind == "heldout" and (wrong := set(self.columns) - set(only[self.rows])):
-            raise ConfigError(f"columns: '{sorted(wrong)[0]}' is no column of a heldout table with rows: {self.rows}")
+            name = sorted(wrong)[0]
+            raise ConfigError(f"columns: '{name}' is not a column of a heldout table with rows: {self.rows}")
         if self.kind == "difference":
             self._check_differences()
         if self.interval in ("episodes", "runs_and_episodes") and self.kind not in _SCORES:
@@ -221,7 +222,7 @@ class TableConfig:
             "entries": ("improvement", "benchmarks", "better", "worse"),
         }
         if wrong := sorted(set(self.columns) - set(of[self.rows])):
-            raise ConfigError(f"columns: '{wrong[0]}' is no column of a difference table with rows: {self.rows}")
+            raise ConfigError(f"columns: '{wrong[0]}' is not a column of a difference table with rows: {self.rows}")
         if self.interval == "none":
             raise ConfigError("interval: a difference without one says nothing; choose runs_and_episodes or another")
 

@@ -94,9 +94,9 @@ def processes() -> int:
 
     It holds none against root, in whatever namespace, and until 5.14 counted all of a user's on the machine.
     """
-    found = re.match(r"(\d+)\.(\d+)", platform.release())
-    known = found is not None and (int(found[1]), int(found[2])) >= (5, 14)
-    return PROCESSES if known and os.geteuid() != 0 else 0
+    version = re.match(r"(\d+)\.(\d+)", platform.release())
+    counts_threads = version is not None and (int(version[1]), int(version[2])) >= (5, 14)
+    return PROCESSES if counts_threads and os.geteuid() != 0 else 0
 
 
 def shell() -> str:

@@ -2,7 +2,7 @@
 """The first process of an agent's sandbox: starts the agent, carries its connections to the Host, tells how it ended.
 
 Runs as `python3 init.py PLAN` with process number 1: when it ends, the kernel ends whatever else is left. One
-file, standard library only: it is mounted with `notified` into sandboxes that hold nothing else of EvoPolicy.
+file, standard library only: it is mounted with `seccomp_notify` into sandboxes that hold nothing else of EvoPolicy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from evopolicy.execution.sandbox import notified
+    from evopolicy.execution.sandbox import seccomp_notify
 else:
     sys.path.insert(0, str(Path(__file__).parent))  # isolated, Python looks for no module beside a program
-    import notified  # type: ignore[no-redef, import-not-found]
+    import seccomp_notify  # type: ignore[no-redef, import-not-found]
 
 CONNECTIONS = 64
 """Open at once between the agent and the Host's proxy; further ones wait to be accepted."""
@@ -71,10 +71,12 @@ def _start(plan: dict[str, Any]) -> int:
     if pid:
         theirs.close()
         with ours:
-            listener = notified.handed(ours)
+            listener = seccomp_notify.handed(ours)
         if listener >= 0:
-            notified.Keeper(listener, plan["processes"], lambda: int(notified.tasks(_processes(pid)))).start()
-        notified.Bound(plan["processes"], lambda: _processes(pid)).start()
+            seccomp_notify.Listener(
+                listener, plan["processes"], lambda: int(seccomp_notify.tasks(_processes(pid)))
+            ).start()
+        seccomp_notify.TaskLimit(plan["processes"], lambda: _processes(pid)).start()
         return pid
     try:
         os.setsid()
@@ -86,7 +88,7 @@ def _start(plan: dict[str, Any]) -> int:
         argv, environment, folder = plan["argv"], plan["environment"], plan["folder"]
         os.chdir(str(folder))
         with theirs:
-            notified.install_and_hand_on(bytes.fromhex(plan["counted"]), bytes.fromhex(plan["uncounted"]), theirs)
+            seccomp_notify.install_and_hand_on(bytes.fromhex(plan["counted"]), bytes.fromhex(plan["uncounted"]), theirs)
         os.execvpe(argv[0], argv, environment)
     except BaseException as error:
         with contextlib.suppress(OSError):

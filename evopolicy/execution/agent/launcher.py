@@ -27,7 +27,7 @@ from evopolicy.execution.agent.local_agent import LocalAgent, await_supervisor, 
 from evopolicy.execution.agent.network import effective, read_key, read_variables, variables
 from evopolicy.execution.agent.supervisor import AgentPlan
 from evopolicy.execution.proxy.log import proxy_usage_before
-from evopolicy.execution.sandbox import bubblewrap, landlock, notified, packages, seccomp
+from evopolicy.execution.sandbox import bubblewrap, landlock, packages, seccomp, seccomp_notify
 from evopolicy.kernel.errors import AgentError, ConfigError, EvoPolicyError
 from evopolicy.kernel.files.durable import make_folder, write_durably
 from evopolicy.kernel.files.folders import HeldFolder
@@ -149,7 +149,7 @@ class LocalAgentLauncher:
         logins = tuple(agent_home.copied(invocation.home, held / "login"))
         self._watch(held / "login", logins)
         start = _Start(held, task, invocation, network, wanted, key, values, home, logins, self._isolation, self._mask)
-        code = (self._client, *self._beside, Path(agent_init.__file__), Path(notified.__file__))
+        code = (self._client, *self._beside, Path(agent_init.__file__), Path(seccomp_notify.__file__))
         words = shlex.join(task.session_command)
         if self._isolation == "bubblewrap":
             agent_bubblewrap.prepare(held, code, f'exec {words} "$@"')

@@ -17,17 +17,17 @@ DUMMY_KEY = "held-by-the-host"
 _INSTALL = "install the package 'bubblewrap' (`evopolicy doctor` shows what else is missing)"
 
 
-def wanted(asked: AgentNetwork, provider: Provider | None) -> AgentNetwork:
+def wanted(configured: AgentNetwork, provider: Provider | None) -> AgentNetwork:
     """The network an agent with `provider` is given: one without has none, unless `open` is asked."""
-    return "none" if provider is None and asked != "open" else asked
+    return "none" if provider is None and configured != "open" else configured
 
 
-def effective(isolation: Isolation, asked: AgentNetwork, provider: Provider | None) -> AgentNetwork:
+def effective(isolation: Isolation, configured: AgentNetwork, provider: Provider | None) -> AgentNetwork:
     """`wanted`, where `isolation` can give it.
 
     Raises AgentError where they do not go together: a network needs the process and network namespaces of bubblewrap.
     """
-    network = wanted(asked, provider)
+    network = wanted(configured, provider)
     if network == "none":
         if provider is None:
             return network
@@ -43,11 +43,11 @@ def effective(isolation: Isolation, asked: AgentNetwork, provider: Provider | No
         return network
     if isolation == "none":
         raise AgentError(
-            f"execution.agent_network={asked} needs isolation bubblewrap, found none: {_INSTALL}, or set"
+            f"execution.agent_network={configured} needs isolation bubblewrap, found none: {_INSTALL}, or set"
             " execution.agent_network=open if this agent may do anything you can"
         )
     raise AgentError(
-        f"an agent with a network (execution.agent_network={asked}) needs isolation bubblewrap, found {isolation}:"
+        f"an agent with a network (execution.agent_network={configured}) needs isolation bubblewrap, found {isolation}:"
         f" {_INSTALL}"
     )
 
@@ -78,9 +78,9 @@ def read_variables(names: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names}
 
 
-def check(isolation: Isolation, asked: AgentNetwork, provider: Provider | None) -> AgentNetwork:
+def check(isolation: Isolation, configured: AgentNetwork, provider: Provider | None) -> AgentNetwork:
     """All that can be checked before anything is spent; returns `effective`. Raises AgentError."""
-    network = effective(isolation, asked, provider)
+    network = effective(isolation, configured, provider)
     read_key(provider)
     if provider is not None and network in ("proxy", "allowlist"):
         for host in allowed_hosts(provider) if network == "allowlist" else ():

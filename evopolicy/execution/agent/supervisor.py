@@ -26,7 +26,7 @@ from pathlib import Path
 
 from evopolicy.execution.agent import home as agent_home
 from evopolicy.execution.agent.output import Stream, Times
-from evopolicy.execution.sandbox import landlock, notified, process, seccomp
+from evopolicy.execution.sandbox import landlock, process, seccomp, seccomp_notify
 from evopolicy.execution.sandbox.descendants import descendants, kill_descendants
 from evopolicy.kernel.secrecy.logins import Logins
 from evopolicy.kernel.secrecy.secrets import Masker
@@ -177,10 +177,10 @@ def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
     os.close(stdin)
     theirs.close()
     with ours:
-        if plan.counted and (listener := notified.handed(ours)) >= 0:
-            notified.Keeper(listener, plan.processes, lambda: notified.tasks(_agents(pid))).start()
+        if plan.counted and (listener := seccomp_notify.handed(ours)) >= 0:
+            seccomp_notify.Listener(listener, plan.processes, lambda: seccomp_notify.tasks(_agents(pid))).start()
     if plan.counted:
-        notified.Bound(plan.processes, lambda: _agents(pid) if _all_tasks() > plan.processes else ()).start()
+        seccomp_notify.TaskLimit(plan.processes, lambda: _agents(pid) if _all_tasks() > plan.processes else ()).start()
     for reader, writer in pipes:
         os.close(writer)
         os.set_blocking(reader, False)
@@ -197,7 +197,7 @@ def _all_tasks() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
-def _become(plan: AgentPlan, supervisor: int, fds: tuple[int, ...], keeper: socket.socket) -> None:
+def _become(plan: AgentPlan, supervisor: int, fds: tuple[int, ...], handover: socket.socket) -> None:
     """In the forked child: confine it and execute the agent. Never returns. `fds` become descriptors 0, 1 and 2."""
     try:
         os.setsid()
@@ -221,8 +221,8 @@ def _become(plan: AgentPlan, supervisor: int, fds: tuple[int, ...], keeper: sock
         if plan.level != "none":
             process.limit(resource.RLIMIT_SIGPENDING, plan.signals)
             seccomp.install(seccomp.agent_filter(False))
-            with keeper:
-                notified.install_and_hand_on(bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), keeper)
+            with handover:
+                seccomp_notify.install_and_hand_on(bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), handover)
         os.execvpe(plan.argv[0], plan.argv, plan.environment)
     except BaseException as error:
         with contextlib.suppress(OSError):

@@ -45,7 +45,7 @@ class Play:
     """Shared with the Host: when the running call of an Environment began (0: none), its job, the last look."""
 
 
-class Keeper(Protocol):
+class LaneWorker(Protocol):
     """What a Lane asks of its worker."""
 
     def writable(self, lane: Lane, wanted: bool) -> None:
@@ -59,16 +59,16 @@ class Keeper(Protocol):
 
 
 class Lane:
-    """See the module. The worker calls `start` once and then the `on_` methods; every way ends in `Keeper.done`."""
+    """See the module. The worker calls `start` once and then the `on_` methods; every way ends in `LaneWorker.done`."""
 
     def __init__(
-        self, keeper: Keeper, play: Play, fork_server: ForkServerHandle, job: int, episode: EpisodeSpec
+        self, worker: LaneWorker, play: Play, fork_server: ForkServerHandle, job: int, episode: EpisodeSpec
     ) -> None:
         """Forks the Policy's process. Raises ExecutionError where there is no fork server any more."""
         self.job = job
         self.episode = episode
         self.process = PolicyProcess(fork_server, play.limits, play.largest_action)
-        self._keeper = keeper
+        self._worker = worker
         self._play = play
         self._environment: Environment | None = None
         self._trace: TraceWriter | None = None
@@ -132,12 +132,12 @@ class Lane:
         try:
             answer = process.answer()
         except EOFError:
-            self._keeper.forget(self, wire_only=True)
+            self._worker.forget(self, wire_only=True)
             process.closed()
             return
         except wire.WireError as error:
             answer = 0, b""
-            broke = Broke("protocol", f"the Program wrote to the wire what is no answer: {error}")
+            broke = Broke("protocol", f"what the Program wrote is not an answer: {error}")
         if answer is None:
             return
         broke = process.overspent(True, self._phase) or broke
@@ -153,7 +153,7 @@ class Lane:
             if not self.process.greet():
                 return
         except EOFError:
-            self._keeper.forget(self)
+            self._worker.forget(self)
             output = self.process.output.close().text.strip()[-_TEXT:]
             self._end(None, f"the Policy's process could not be started: {output}")
             return
@@ -165,7 +165,7 @@ class Lane:
     def _on_writable(self) -> None:
         self.process.wire.flush()
         if not self.process.wire.blocked:
-            self._keeper.writable(self, False)
+            self._worker.writable(self, False)
 
     def on_output(self) -> bool:
         """The process printed; False once its output is closed."""
@@ -206,13 +206,13 @@ class Lane:
 
     def _ask(self, kind: int, body: bytes, tail: memoryview | None = None) -> None:
         if not self.process.ask(kind, body, tail):
-            self._keeper.writable(self, True)
+            self._worker.writable(self, True)
 
     def _on_answer(self, kind: int, body: bytes) -> None:
         if kind == FAILED:
             self._fail_as_told(body)
         elif self._phase == "act":
-            self._break(Broke("protocol", f"the Program wrote to the wire what is no Action: a frame of kind {kind}"))
+            self._break(Broke("protocol", f"what the Program wrote is not an Action: a frame of kind {kind}"))
         elif self._phase == "reset":
             self._phase = "act"
             self._observe(self._first)
@@ -238,7 +238,7 @@ class Lane:
             self._break(Broke("invalid_action", str(error)[:500]))
             return
         except wire.WireError as error:
-            self._break(Broke("protocol", f"the Program wrote to the wire what is no Action: {str(error)[:300]}"))
+            self._break(Broke("protocol", f"what the Program wrote is not an Action: {str(error)[:300]}"))
             return
         except Exception as error:  # reading touches nothing but the Program's own bytes: they are to blame
             self._break(Broke("invalid_action", f"the Action cannot be read: {_named(error)}"))
@@ -314,7 +314,7 @@ class Lane:
                 raise TypeError
             number = float(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
         except Exception:  # whatever it is that was made to be no answer
-            self._break(Broke("protocol", "the Program wrote to the wire what is no answer"))
+            self._break(Broke("protocol", "what the Program wrote is not an answer"))
             return
         known: dict[str, FailureKind] = {"memory": "memory", "invalid_action": "invalid_action"}
         self._break(Broke(known.get(kind, "exception"), message[:1000], number), text[: 3 * _TEXT])
@@ -348,7 +348,7 @@ class Lane:
         return EpisodeResult(self.episode.index, outcome, fault, self._trace_path, self.process.used, wall)
 
     def _stop(self) -> None:
-        self._keeper.forget(self)
+        self._worker.forget(self)
         self.process.kill()
 
     def _end(self, result: EpisodeResult | None, lost: str) -> None:
@@ -363,7 +363,7 @@ class Lane:
         with contextlib.suppress(Exception):
             if self._trace is not None:
                 self._trace.close()
-        self._keeper.done(self, result, lost)
+        self._worker.done(self, result, lost)
 
 
 def _named(error: BaseException) -> str:

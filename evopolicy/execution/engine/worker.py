@@ -38,7 +38,7 @@ from evopolicy.execution.engine.control import (
 from evopolicy.execution.engine.lane import Lane, Play, shared_watch
 from evopolicy.execution.policy.fork_server import ZygoteConfig
 from evopolicy.execution.policy.handles import ForkServerHandle, ZygoteHandle, ZygoteLost
-from evopolicy.execution.sandbox import bubblewrap, notified, process
+from evopolicy.execution.sandbox import bubblewrap, process, seccomp_notify
 from evopolicy.execution.sandbox import confine as sandbox
 from evopolicy.execution.wire import codec
 from evopolicy.kernel.errors import ExecutionError
@@ -232,9 +232,9 @@ class Worker:
         if not event & select.POLLIN:
             self._forget(listener)
             return
-        asked = notified.receive(listener)
+        asked = seccomp_notify.receive(listener)
         if asked is not None:
-            notified.answer(listener, asked, 0 if _has_room(asked.thread) else errno.EAGAIN)
+            seccomp_notify.answer(listener, asked, 0 if _has_room(asked.thread) else errno.EAGAIN)
 
     def _drop_fork_server(self, fork_server: ForkServerHandle) -> None:
         self._forget(fork_server.control.fileno())
@@ -288,7 +288,7 @@ class Worker:
 def _has_room(thread: int) -> bool:
     """Whether the process of `thread` may have one more; not where nobody can see how many it has."""
     try:
-        return notified.threads(thread) < sandbox.THREADS
+        return seccomp_notify.threads(thread) < sandbox.THREADS
     except OSError:
         return False
 

@@ -45,7 +45,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Stage:
+class EpisodeSetup:
     """All an Episode's process is given by its fork server."""
 
     confinement: sandbox.Confinement
@@ -69,10 +69,10 @@ class EpisodeResources:
     """The fork server's process id."""
 
 
-def run(stage: Stage, resources: EpisodeResources) -> NoReturn:
+def run(setup: EpisodeSetup, resources: EpisodeResources) -> NoReturn:
     """Be the Episode's process. Never returns."""
     try:
-        own = _settle(stage, resources)
+        own = _settle(setup, resources)
         channel = ChildWire(WIRE_FD)
         channel.send(0, READY, wire.encode(os.getpid()))
     except BaseException as error:
@@ -81,10 +81,10 @@ def run(stage: Stage, resources: EpisodeResources) -> NoReturn:
             os.write(2, f"the sandbox cannot be applied: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(EXIT_SETUP)
-    _answer(channel, Player(stage, own), stage)
+    _answer(channel, Player(setup, own), setup)
 
 
-def _settle(stage: Stage, resources: EpisodeResources) -> str:
+def _settle(setup: EpisodeSetup, resources: EpisodeResources) -> str:
     """Confine this process; returns its scratch folder."""
     process.die_with_parent(resources.parent)
     os.setsid()
@@ -98,11 +98,11 @@ def _settle(stage: Stage, resources: EpisodeResources) -> str:
     os.environ["HOME"] = os.environ["TMPDIR"] = own
     if resources.domain is not None:
         resources.domain.allow(own, landlock.CHANGE)
-    sandbox.confine_child(stage.confinement, resources.domain)
+    sandbox.confine_child(setup.confinement, resources.domain)
     # After the rules were applied: their descriptor may have this number.
     os.dup2(resources.wire_fd, WIRE_FD)
     os.closerange(WIRE_FD + 1, sandbox.OPEN_FILES)
-    for name in stage.shadowed:
+    for name in setup.shadowed:
         sys.modules.pop(name, None)
     return own
 
@@ -110,8 +110,8 @@ def _settle(stage: Stage, resources: EpisodeResources) -> str:
 class Player:
     """The Policy of one Episode behind the worker's questions."""
 
-    def __init__(self, stage: Stage, own_folder: str) -> None:
-        self._stage = stage
+    def __init__(self, setup: EpisodeSetup, own_folder: str) -> None:
+        self._setup = setup
         self._scratch = own_folder
         self._seed = 0
         self._module: Any = None
@@ -130,7 +130,7 @@ class Player:
             np.random.seed(self._seed % 2**32)
             self._module = import_module("policy")
         elif kind == MAKE:
-            task = self._stage.task
+            task = self._setup.task
             context = PolicyContext(
                 task.observation_space, task.action_space, task.parameters, self._seed, task.max_steps
             )
@@ -142,8 +142,8 @@ class Player:
     def describe(self, error: BaseException) -> bytes:
         """The body of FAILED for what the Program raised."""
         sandbox.make_room_to_report()
-        places = tracebacks.Places(self._stage.program, {self._scratch: "$TMPDIR", **_installed()})
-        config = self._stage.confinement.config
+        places = tracebacks.Places(self._setup.program, {self._scratch: "$TMPDIR", **_installed()})
+        config = self._setup.confinement.config
         more, limit = tracebacks.hit_limit(error, sandbox.file_limits(config))
         report: dict[str, Any] = {
             "kind": "exception",
@@ -164,9 +164,9 @@ def _installed() -> dict[str, str]:
     return dict.fromkeys(sorted(folders, key=len, reverse=True), "python")
 
 
-def _answer(channel: ChildWire, player: Player, stage: Stage) -> NoReturn:
+def _answer(channel: ChildWire, player: Player, setup: EpisodeSetup) -> NoReturn:
     flushes: tuple[Callable[[], None], ...] = (sys.stdout.flush, sys.stderr.flush)
-    decode, encode, largest = stage.decode, codec.encode_action, stage.task.largest_action
+    decode, encode, largest = setup.decode, codec.encode_action, setup.task.largest_action
     while True:
         try:
             number, kind, body = channel.receive()

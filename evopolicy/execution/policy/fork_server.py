@@ -220,8 +220,8 @@ def _run_fork_server(
         present = set(sys.modules) - set(sys.builtin_module_names)
         own = {entry.stem for entry in Path(program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
         compiled.compile_all(confinement, program, code)
-        stage = child.Stage(confinement, given.task, given.decode, program, tuple(sorted(own & present)))
-        fork_server = ForkServer(control, stage, scratch.Slots(request.scratches, request.slots, pipes))
+        setup = child.EpisodeSetup(confinement, given.task, given.decode, program, tuple(sorted(own & present)))
+        fork_server = ForkServer(control, setup, scratch.Slots(request.scratches, request.slots, pipes))
         _tell(control, STARTED)
         fork_server.serve()
     except BaseException:
@@ -265,9 +265,9 @@ def _tell(control: socket.socket, message: bytes) -> None:
 class ForkServer:
     """Forks Episodes' processes on request and keeps each, ended or not, until the worker lets it go."""
 
-    def __init__(self, control: socket.socket, stage: child.Stage, slots: scratch.Slots) -> None:
+    def __init__(self, control: socket.socket, setup: child.EpisodeSetup, slots: scratch.Slots) -> None:
         self._control = control
-        self._stage = stage
+        self._setup = setup
         self._slots = slots
         self._slot_of: dict[int, int] = {}
         self._released: set[int] = set()
@@ -335,12 +335,12 @@ class ForkServer:
 
     def _fork(self, slot: int, wire_fd: int, output_fd: int) -> None:
         """Raises BlockingIOError where the kernel refuses a new process."""
-        domain = sandbox.own_domain(self._stage.confinement)
+        domain = sandbox.own_domain(self._setup.confinement)
         try:
             pid = process.plain_fork()
             if pid == 0:
                 child.run(
-                    self._stage, child.EpisodeResources(self._slots.path(slot), domain, wire_fd, output_fd, self._pid)
+                    self._setup, child.EpisodeResources(self._slots.path(slot), domain, wire_fd, output_fd, self._pid)
                 )
         finally:
             if domain is not None:

@@ -22,8 +22,8 @@ _FEW = 16
 
 def find() -> Path | None:
     """The `bwrap` of this machine's PATH."""
-    found = shutil.which("bwrap")
-    return Path(found) if found else None
+    program = shutil.which("bwrap")
+    return Path(program) if program else None
 
 
 def base(program: str, *, network: bool = False) -> list[str]:
@@ -46,17 +46,17 @@ def runtime_mounts(runtime: Runtime, allowed: Iterable[Path]) -> list[str]:
     """
     libraries = [path for folder in runtime.libraries for path in _libraries(folder)]
     shown = [*libraries, *runtime.folders]
-    hidden = [place for folder in shown if folder.is_dir() for place in _installed(folder)]
+    hidden = [folder_path for folder in shown if folder.is_dir() for folder_path in _installed(folder)]
     arguments = [argument for path in shown for argument in _bind(path)]
     for name in ("lib", "lib64"):
         if (link := Path("/", name)).is_symlink():
             arguments += ["--symlink", str(link.readlink()), str(link)]
-    arguments += [argument for place in hidden for argument in ("--tmpfs", place)]
+    arguments += [argument for folder_path in hidden for argument in ("--tmpfs", folder_path)]
     for path in (*runtime.files, _LOCALE):
         arguments += ["--ro-bind-try", str(path), str(path)]
     for path in dict.fromkeys([runtime.python, *allowed]):
         arguments += _bind(path)
-    return arguments + [argument for place in hidden for argument in ("--remount-ro", place)]
+    return arguments + [argument for folder_path in hidden for argument in ("--remount-ro", folder_path)]
 
 
 def _bind(path: Path, at: str = "") -> list[str]:
@@ -64,8 +64,8 @@ def _bind(path: Path, at: str = "") -> list[str]:
 
 
 def _libraries(folder: Path) -> list[Path]:
-    found = shared_libraries(folder)
-    return found if len(found) <= _FEW else [folder]
+    libraries = shared_libraries(folder)
+    return libraries if len(libraries) <= _FEW else [folder]
 
 
 def _installed(folder: Path) -> Iterator[str]:

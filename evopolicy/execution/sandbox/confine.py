@@ -8,7 +8,7 @@ import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evopolicy.execution.sandbox import landlock, notified, process, seccomp
+from evopolicy.execution.sandbox import landlock, process, seccomp, seccomp_notify
 
 OPEN_FILES = 256
 THREADS = 64
@@ -89,12 +89,12 @@ def _confine(config: SandboxConfig, reading: Sequence[str], changing: Sequence[s
 
 def _listened(code: bytes) -> int:
     try:
-        return notified.install(code, listening=True)
+        return seccomp_notify.install(code, listening=True)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
         # This machine's own sandbox listens, and there can be one listener: who is not counted starts no threads.
-        return notified.install(code)
+        return seccomp_notify.install(code)
 
 
 def _opened(rules: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:

@@ -83,8 +83,8 @@ def _without_packages(folder: Path) -> Iterator[Path]:
 def _library_folders() -> list[Path]:
     multiarch = str(sysconfig.get_config_var("MULTIARCH") or "")
     names = [f"/lib/{multiarch}", f"/usr/lib/{multiarch}", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"]
-    found = dict.fromkeys(Path(name).resolve() for name in names if Path(name).is_dir())
-    return list(found)
+    folders = dict.fromkeys(Path(name).resolve() for name in names if Path(name).is_dir())
+    return list(folders)
 
 
 def shared_libraries(folder: Path) -> list[Path]:
@@ -101,13 +101,13 @@ def resolve(names: Sequence[str]) -> Packages:
     links: dict[str, Path] = {}
     waiting, seen = list(names), set(names)
     for name in waiting:
-        found = _files(name)
-        if not found and name in names:
-            known = {info for info in metadata.packages_distributions() if not info.startswith("_")}
+        files = _files(name)
+        if not files and name in names:
+            installed = {info for info in metadata.packages_distributions() if not info.startswith("_")}
             raise ConfigError(
-                f"execution.policy_packages: no package '{name}' can be imported here.{did_you_mean(name, known)}"
+                f"execution.policy_packages: no package '{name}' can be imported here.{did_you_mean(name, installed)}"
             )
-        links.update(found)
+        links.update(files)
         for needed in _needs(name):
             if needed not in seen:
                 seen.add(needed)

@@ -12,13 +12,13 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from evopolicy.execution.sandbox import notified
+from evopolicy.execution.sandbox import seccomp_notify
 from evopolicy.execution.sandbox.syscalls import LAST, NUMBERS
 from evopolicy.kernel.errors import IsolationError
 
 ALLOW = 0x7FFF0000
 NOTIFY = 0x7FC00000
-"""Ask whoever holds the filter's listener (`notified`)."""
+"""Ask whoever holds the filter's listener (`seccomp_notify`)."""
 KILL = 0x80000000
 NOTHING = 0x00050000
 """Say that it is done, and do nothing."""
@@ -320,9 +320,9 @@ class Filter:
         """
         for place in self._places:
             struct.pack_into("<I", self._code, place, pid)
-        notified.install(bytes(self._code))
+        seccomp_notify.install(bytes(self._code))
 
 
 def install(code: bytes) -> None:
     """Install `code` on this process for ever (it must have given up new privileges). Raises OSError."""
-    notified.install(code)
+    seccomp_notify.install(code)

@@ -54,7 +54,7 @@ def _as_member(observation: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -
     try:
         array = np.asarray(observation, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ObservationRefused(f"an observation is no array of {dtype}: {error}") from None
+        raise ObservationRefused(f"an observation is not an array of {dtype}: {error}") from None
     if array.shape != shape:
         raise ObservationRefused(f"an observation has the shape {array.shape}, its space says {shape}")
     return array

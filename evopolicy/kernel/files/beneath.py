@@ -92,8 +92,8 @@ def unlock(name: str, fd: int | None, mode: int) -> None:
     """Give `name`, a folder or a file without a second name, the mode `mode`, although it cannot be opened yet."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     try:
-        found = os.fstat(handle)
-        if stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1):
             if _HANDLES.is_dir():
                 (_HANDLES / str(handle)).chmod(mode)  # the very thing that was looked at
             else:  # A Policies' sandbox has no process table; what is removed in it has nobody left who changes it.
@@ -202,8 +202,8 @@ def _moved(fd: int, to: int) -> int:
 
 
 def _identity(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _unlink_some(fd: int) -> list[str]:
@@ -212,12 +212,12 @@ def _unlink_some(fd: int) -> list[str]:
     In parts: a folder may hold a million names.
     """
     while True:
-        found = list(islice(names_in(fd), _PART))
-        filled = [name for name, folder in found if folder and not _emptied(fd, name)]
-        for name, folder in found:
+        entries = list(islice(names_in(fd), _PART))
+        filled = [name for name, folder in entries if folder and not _emptied(fd, name)]
+        for name, folder in entries:
             if not folder:
                 os.unlink(name, dir_fd=fd)
-        if filled or not found:
+        if filled or not entries:
             return filled
 
 

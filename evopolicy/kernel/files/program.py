@@ -113,15 +113,15 @@ class _Reading:
 
     def names_in(self, handle: int) -> list[str]:
         """The names in a folder that belong to a Program, sorted."""
-        found: list[str] = []
+        names: list[str] = []
         with os.scandir(handle) as entries:
             for entry in entries:
                 self.names += 1
                 if self.names > MAX_NAMES:
                     raise ProgramError(f"{self.title}: holds more than {MAX_NAMES} names; make it smaller")
                 if entry.name not in _LEFT_OUT and not entry.name.endswith(".pyc"):
-                    found.append(entry.name)
-        return sorted(found)
+                    names.append(entry.name)
+        return sorted(names)
 
     def enter(self) -> None:
         self.folders += 1
@@ -275,29 +275,29 @@ def archived(folder: Path, digest: str) -> Program | None:
     Raises RecordError for what is no digest, a link to anything else, and what is no Program.
     """
     if not _DIGEST.fullmatch(digest):
-        raise RecordError(f"{folder}: '{_shown(digest[:70])}' is no Program's digest (64 hexadecimal digits)")
-    place = folder / "programs" / digest
+        raise RecordError(f"{folder}: '{_shown(digest[:70])}' is not a Program's digest (64 hexadecimal digits)")
+    stored = folder / "programs" / digest
     try:
         with _open_folder(Path("programs"), folder) as programs:
             linked = stat.S_ISLNK(os.stat(digest, dir_fd=programs, follow_symlinks=False).st_mode)
             if linked and PurePosixPath(os.readlink(digest, dir_fd=programs)).parts[-3:] != (
                 "programs", digest[:2], digest,
             ):  # fmt: skip
-                raise RecordError(f"{place}: is a link, and not to a store of Programs; remove it")
+                raise RecordError(f"{stored}: is a link, and not to a store of Programs; remove it")
             handle = os.open(digest, (_FOLDER & ~os.O_NOFOLLOW) if linked else _FOLDER, dir_fd=programs)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RecordError(f"{place}: {_unreadable(error)}") from None
+        raise RecordError(f"{stored}: {_unreadable(error)}") from None
     try:
         files = _read_tree(handle, digest[:12])
     except (ProgramError, OSError) as error:
-        raise RecordError(f"{place}: is not a Program ({error})") from None
+        raise RecordError(f"{stored}: is not a Program ({error})") from None
     finally:
         os.close(handle)
     program = Program(_digest(files), files)
     if linked and program.digest != digest:
-        raise RecordError(f"{place}: the files it leads to are not those of its digest; restore them or remove it")
+        raise RecordError(f"{stored}: the files it leads to are not those of its digest; restore them or remove it")
     return program
 
 
@@ -318,10 +318,10 @@ def _write_tree(folder: Path, files: Mapping[str, bytes], *, durable: bool) -> N
         target.chmod(0o444)
         os.utime(target, _TIMES)
     inner = {parent for path in files for parent in (folder / path).parents if parent.is_relative_to(folder)}
-    for place in sorted(inner, reverse=True):
+    for inner_folder in sorted(inner, reverse=True):
         if durable:
-            sync_folder(place)
-        os.utime(place, _TIMES)
+            sync_folder(inner_folder)
+        os.utime(inner_folder, _TIMES)
     folder.chmod(0o755)
 
 

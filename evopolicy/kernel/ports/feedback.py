@@ -156,7 +156,7 @@ def shown_artifacts(artifacts: Sequence[Artifact], folder: Path, paths: HostPath
 def publish(
     target: Path, content: Mapping[str, Any], evaluation: Evaluation, artifacts: Sequence[Artifact], paths: HostPaths
 ) -> None:
-    """Lay one Submission's Feedback at the folder `target`: staged, fsynced, renamed, so that it is whole or absent.
+    """Write one Submission's Feedback to the folder `target`: staged, fsynced, renamed, so that it is whole or absent.
 
     No text of it names any of `paths`.
     """
@@ -183,7 +183,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def copy_feedback(source: Path, folder: Path, name: str) -> None:
-    """Lay a copy of the Feedback at `source` as `folder/name` in the agent's workspace, whole or not at all.
+    """Copy the Feedback at `source` as `folder/name` in the agent's workspace, whole or not at all.
 
     The agent can rearrange its workspace meanwhile: the copy is made outside it and moved in by descriptor, so that a
     link put in the way is never followed. Where there is one already, or the agent spoiled `folder`, it gets no copy,

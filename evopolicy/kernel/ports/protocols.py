@@ -215,7 +215,7 @@ class Invocation:
     stdin: str = ""
     """Written to standard input, which is then closed."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Read-only text files the Host lays under `AgentTask.staging`, by relative path."""
+    """Read-only text files the Host writes under `AgentTask.staging`, by relative path."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Folders (Programs) the Host copies under `AgentTask.staging`, by relative path."""
     packages: Sequence[str] = ()
@@ -304,7 +304,7 @@ class AgentLauncher(Protocol):
         """
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
-        """Lay the files, start the process, return. Standard output and error stream to files in `site.logs`, masked.
+        """Write the files, start the process, return. Standard output and error stream to files in `site.logs`, masked.
 
         `stdout.log` is there before the agent is: an attempt without it never began.
         `stdout.times` has a line `N SECONDS` wherever line N of standard output, from 0, came at another tenth of a

@@ -63,13 +63,13 @@ def _published(run: Run, submission: SubmissionState) -> Iterator[str]:
     graded = _graded(run, name)
     if not graded:
         return
-    indices = tuple(one.outcome.index for one in graded)
+    indices = tuple(episode.outcome.index for episode in graded)
     if indices != submission.indices:
-        asked, found = _selector(submission.indices), _selector(indices)
-        yield _differ(run, f"{what} was of the Episodes {asked}", name, f"holds {found}")
+        expected, actual = _selector(submission.indices), _selector(indices)
+        yield _differ(run, f"{what} was of the Episodes {expected}", name, f"holds {actual}")
     elif (score := mean_score(graded)) != submission.score:
         yield _differ(run, f"{what} scored {submission.score!r}", name, f"comes to {score!r}")
-    elif (failures := failure_counts([one.outcome for one in graded])) != dict(submission.failures):
+    elif (failures := failure_counts([episode.outcome for episode in graded])) != dict(submission.failures):
         yield _differ(run, f"{what} had the failures {dict(submission.failures)}", name, f"tells {failures}")
 
 
@@ -86,32 +86,32 @@ def _shown_score(run: Run, submission: int) -> tuple[str, object] | None:
 def _measured(run: Run, key: str, split: PrivateSplit, program: str, recorded: Measurement) -> Iterator[str]:
     what = f"{split.capitalize()} of the Program {program[:12]}"
     name = graded_path(Path(), split, program).as_posix()
-    known = {one.outcome.index: one for one in _graded(run, name)}
+    by_index = {episode.outcome.index: episode for episode in _graded(run, name)}
     if run.record.knows(key):  # what a larger split of another rule has added is no part of it
         size = run.record.under(key).pool.size(split)
-        known = {index: one for index, one in known.items() if index < size}
+        by_index = {index: episode for index, episode in by_index.items() if index < size}
     else:
-        known = {index: one for index, one in known.items() if index < recorded.episodes}
-    if not known:
+        by_index = {index: episode for index, episode in by_index.items() if index < recorded.episodes}
+    if not by_index:
         return
-    if len(known) != recorded.episodes:
-        yield _differ(run, f"{what} had {recorded.episodes} Episodes", name, f"holds {len(known)} of them")
+    if len(by_index) != recorded.episodes:
+        yield _differ(run, f"{what} had {recorded.episodes} Episodes", name, f"holds {len(by_index)} of them")
         return
-    found = measure_graded([known[index] for index in sorted(known)])
-    if found.mean != recorded.mean:
-        yield _differ(run, f"{what} came to {recorded.mean!r}", name, f"comes to {found.mean!r}")
-    elif found.failed != recorded.failed:
-        yield _differ(run, f"{what} had {recorded.failed} failed Episodes", name, f"tells {found.failed}")
-    elif not _as_close(found.standard_error, recorded.standard_error):
+    measured = measure_graded([by_index[index] for index in sorted(by_index)])
+    if measured.mean != recorded.mean:
+        yield _differ(run, f"{what} came to {recorded.mean!r}", name, f"comes to {measured.mean!r}")
+    elif measured.failed != recorded.failed:
+        yield _differ(run, f"{what} had {recorded.failed} failed Episodes", name, f"tells {measured.failed}")
+    elif not _as_close(measured.standard_error, recorded.standard_error):
         error = f"the standard error {recorded.standard_error!r}"
-        yield _differ(run, f"{what} had {error}", name, f"comes to {found.standard_error!r}")
+        yield _differ(run, f"{what} had {error}", name, f"comes to {measured.standard_error!r}")
 
 
-def _as_close(found: float | None, recorded: float | None) -> bool:
+def _as_close(computed: float | None, recorded: float | None) -> bool:
     """Squares may differ in their last digit from one C library to another; a mean does not."""
-    if found is None or recorded is None:
-        return found is recorded
-    return math.isclose(found, recorded, rel_tol=1e-9)
+    if computed is None or recorded is None:
+        return computed is recorded
+    return math.isclose(computed, recorded, rel_tol=1e-9)
 
 
 def _graded(run: Run, name: str) -> list[Graded]:
@@ -127,5 +127,5 @@ def _selector(indices: Sequence[int]) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _differ(run: Run, recorded: str, name: str, found: str) -> str:
-    return f"{run.folder / JOURNAL}: says that {recorded}, but {name} {found}; {_REMEDY}"
+def _differ(run: Run, recorded: str, name: str, contradiction: str) -> str:
+    return f"{run.folder / JOURNAL}: says that {recorded}, but {name} {contradiction}; {_REMEDY}"

@@ -125,8 +125,8 @@ def run_attempt(setup: AttemptSetup, session: Session, socket: Path, attempt: in
 
 
 def _agent_end(end: Ending, setup: AttemptSetup, used: Mapping[str, float]) -> AgentEnd:
-    transcript, served, reason = end.transcript, end.served, judged(end)
-    waited = waited_of(used["thinking"], served)
+    transcript, proxied, reason = end.transcript, end.proxied, judged(end)
+    waited = waited_of(used["thinking"], proxied)
     return AgentEnd(
         reason,
         end.exit_code,
@@ -135,23 +135,23 @@ def _agent_end(end: Ending, setup: AttemptSetup, used: Mapping[str, float]) -> A
         used["evaluating"],
         words(end, reason),
         end.kind,
-        setup.prices.estimated(joined_usage(transcript.usage, served), setup.agent.identity.model),
+        setup.prices.estimated(joined_usage(transcript.usage, proxied), setup.agent.identity.model),
         len(transcript.steps),
-        counted_turns(transcript, served),
+        counted_turns(transcript, proxied),
         tool_calls(transcript),
         transcript.session_id,
-        unexplained(transcript, served),
+        unexplained(transcript, proxied),
     )
 
 
-def waited_of(thinking: float, served: ProxyUsage | None) -> float:
+def waited_of(thinking: float, proxied: ProxyUsage | None) -> float:
     """Of the seconds an agent was at work, those in which its provider failed."""
-    return min(served.waited_seconds if served else 0.0, thinking)
+    return min(proxied.waited_seconds if proxied else 0.0, thinking)
 
 
-def counted_turns(transcript: Transcript, served: ProxyUsage | None) -> int:
+def counted_turns(transcript: Transcript, proxied: ProxyUsage | None) -> int:
     """Never more than answers of its model: a stream that tells several calls of one answer apart has more messages."""
-    answers = (served.answers if served else None) or 0
+    answers = (proxied.answers if proxied else None) or 0
     return min(turns(transcript) or answers, answers or turns(transcript))
 
 
@@ -162,48 +162,48 @@ def attempt_logs(logs: Path, attempt: int) -> Path:
     return logs / f"attempt-{attempt}"
 
 
-def joined_usage(said: Usage, served: ProxyUsage | None) -> Usage:
-    """What the Host's proxy counted where the provider reported all of it, else what is said, else its estimate.
+def joined_usage(reported: Usage, proxied: ProxyUsage | None) -> Usage:
+    """What the Host's proxy counted where the provider told all of it, else what the stream reports, else its estimate.
 
     A stream leaves out what its program never got: answers that broke off, requests of the agent's own; and one that
     goes on with a session may count what was before. The cost is the program's figure where it says one for the same
     tokens, or for fewer.
     """
-    if served is None or served.usage.output_tokens is None:
-        return said
-    served = replace(served, usage=bounded(served.usage))
-    counted, streamed = (all_tokens(msgspec.to_builtins(usage)) for usage in (served.usage, said))
-    by_stream = streamed == counted or (served.estimated and said.output_tokens)
-    merged = msgspec.to_builtins(said if by_stream else served.usage)
-    merged["tokens_are_estimate"] = bool(merged["tokens_are_estimate"] or (served.estimated and not by_stream))
-    if said.cost_usd is not None and streamed <= counted:
+    if proxied is None or proxied.usage.output_tokens is None:
+        return reported
+    proxied = replace(proxied, usage=bounded(proxied.usage))
+    counted, streamed = (all_tokens(msgspec.to_builtins(usage)) for usage in (proxied.usage, reported))
+    by_stream = streamed == counted or (proxied.estimated and reported.output_tokens)
+    merged = msgspec.to_builtins(reported if by_stream else proxied.usage)
+    merged["tokens_are_estimate"] = bool(merged["tokens_are_estimate"] or (proxied.estimated and not by_stream))
+    if reported.cost_usd is not None and streamed <= counted:
         merged |= {
-            "cost_usd": said.cost_usd,
-            "cost_is_estimate": said.cost_is_estimate or streamed < counted,
+            "cost_usd": reported.cost_usd,
+            "cost_is_estimate": reported.cost_is_estimate or streamed < counted,
         }
-    requests = said.requests if served.usage.requests is None else served.usage.requests
+    requests = reported.requests if proxied.usage.requests is None else proxied.usage.requests
     return msgspec.convert({**merged, "requests": requests}, Usage)
 
 
-def unexplained(transcript: Transcript, served: ProxyUsage | None) -> int | None:
+def unexplained(transcript: Transcript, proxied: ProxyUsage | None) -> int | None:
     """Tokens of requests that `transcript` does not tell of; None where it cannot be known.
 
     By the ids of answers where the stream names them, else by the totals where it ends with them, else by how many
     answers there were beside how many messages and calls: an agent that ends itself before its totals hides nothing.
     """
-    if served is None or served.usage.output_tokens is None:
+    if proxied is None or proxied.usage.output_tokens is None:
         return None  # what passes through a tunnel is not counted
-    more = all_tokens(msgspec.to_builtins(served.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
+    more = all_tokens(msgspec.to_builtins(proxied.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
     totals_agree = transcript.completed and transcript.usage.output_tokens is not None and more <= 0
     if transcript.response_ids and not totals_agree:  # a broken answer, or a failed compaction, has an id of its own
         streamed = set(transcript.response_ids)
-        return sum(tokens for response, tokens in served.responses.items() if response not in streamed)
-    if not transcript.completed or transcript.usage.output_tokens is None or served.estimated:
-        answers, known = len(served.responses), turns(transcript) + tool_calls(transcript)
+        return sum(tokens for response, tokens in proxied.responses.items() if response not in streamed)
+    if not transcript.completed or transcript.usage.output_tokens is None or proxied.estimated:
+        answers, known = len(proxied.responses), turns(transcript) + tool_calls(transcript)
         spare = answers - known
         if spare <= UNTOLD_ANSWERS:
             return None
-        return all_tokens(msgspec.to_builtins(served.usage)) * spare // answers
+        return all_tokens(msgspec.to_builtins(proxied.usage)) * spare // answers
     return max(0, more)
 
 
@@ -261,32 +261,32 @@ class _Spending:
         limits = self._setup.limits
         if (limits.requests, limits.tokens, limits.cost_usd) == (None, None, None) or now < self._next:
             return ""
-        served, size = self._process.proxy_usage(), _size(self._logs / STDOUT)
-        if served is not None and served.over:
-            return served.over
-        seen = (size, (served.usage.requests or 0) if served else 0)
+        proxied, size = self._process.proxy_usage(), _size(self._logs / STDOUT)
+        if proxied is not None and proxied.over:
+            return proxied.over
+        seen = (size, (proxied.usage.requests or 0) if proxied else 0)
         if seen == self._seen:
             return ""
         self._seen = seen
-        usage = self._so_far(served)
+        usage = self._so_far(proxied)
         ended = time.monotonic()
         self._next = ended + max(USAGE_SECONDS, 10 * (ended - now))  # a long stream takes a tenth of the time at most
         if limits.tokens is not None and all_tokens(usage) > limits.tokens:
             return "tokens"
         return "cost" if limits.cost_usd is not None and (usage.get("cost_usd") or 0.0) > limits.cost_usd else ""
 
-    def _so_far(self, served: ProxyUsage | None) -> dict[str, Any]:
+    def _so_far(self, proxied: ProxyUsage | None) -> dict[str, Any]:
         """Of all attempts: of this one, what its stream says or its proxy counted, whichever is more."""
         limits, prices = self._setup.limits, self._setup.prices
-        said = Usage()
+        reported = Usage()
         if limits.tokens is not None or limits.cost_usd is not None:
-            said = read_transcript(self._setup.agent, self._logs).usage
-        ways = [said] if served is None else [said, served.usage]
+            reported = read_transcript(self._setup.agent, self._logs).usage
+        ways = [reported] if proxied is None else [reported, proxied.usage]
         model = self._setup.agent.identity.model
         counted = [msgspec.to_builtins(prices.estimated(way, model)) for way in ways]
         most = max(counted, key=all_tokens)
         costs = [usage["cost_usd"] for usage in counted if usage["cost_usd"] is not None]
-        requests = served.usage.requests if served else said.requests
+        requests = proxied.usage.requests if proxied else reported.requests
         return add_usage(self._before, {**most, "cost_usd": max(costs, default=None), "requests": requests})
 
 

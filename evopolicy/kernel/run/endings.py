@@ -34,7 +34,7 @@ class Ending:
     """What ended it, as the Host saw it."""
     exit_code: int | None
     transcript: Transcript
-    served: ProxyUsage | None
+    proxied: ProxyUsage | None
     provider: Provider | None
     """None: the agent asks no model."""
     answered_before: bool
@@ -47,12 +47,12 @@ class Ending:
     @property
     def seen(self) -> ProxyUsage | None:
         """What the proxy has read of its requests; None where they passed by unread, or there is none."""
-        return self.served if self.served is not None and self.served.answers is not None else None
+        return self.proxied if self.proxied is not None and self.proxied.answers is not None else None
 
     @property
     def kind(self) -> ErrorKind:
         """Why its provider did not answer: as the proxy saw it, before what its program makes of that."""
-        kind, trouble = self.transcript.error_kind, self.served.trouble if self.served else ""
+        kind, trouble = self.transcript.error_kind, self.proxied.trouble if self.proxied else ""
         if kind in ("context", "refusal"):
             return kind
         if trouble and not self.transcript.completed and (self.seen is not None or kind in ("", "other")):
@@ -75,7 +75,7 @@ def judged(end: Ending) -> str:
     if end.reason in (FINISHED, "host_failed"):
         return end.reason
     failing = end.seen.trouble if end.seen else ""
-    over = end.served.over if end.served else ""
+    over = end.proxied.over if end.proxied else ""
     if over and (end.answered_before or not end.unheard) and failing not in PROVIDER_ERRORS:
         return over
     if end.unheard:

@@ -74,14 +74,14 @@ def adopt(folder: Path, split: PrivateSplit, program: str, sources: Iterable[Pat
     Only files measured under the same conditions may be given.
     """
     path = graded_path(folder, split, program)
-    known = {graded.outcome.index: graded for graded in read_graded(path)}
-    before = len(known)
+    by_index = {graded.outcome.index: graded for graded in read_graded(path)}
+    before = len(by_index)
     for source in sources:
         for graded in read_graded(source):
-            known.setdefault(graded.outcome.index, graded)
-    if len(known) > before:
-        write_graded(path, [known[index] for index in sorted(known)])
-    return len(known) - before
+            by_index.setdefault(graded.outcome.index, graded)
+    if len(by_index) > before:
+        write_graded(path, [by_index[index] for index in sorted(by_index)])
+    return len(by_index) - before
 
 
 def regrade(grading: Grading, splits: Sequence[PrivateSplit], observers: Sequence[Observer] = ()) -> Run:

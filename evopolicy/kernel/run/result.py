@@ -50,12 +50,12 @@ def complete(grading: Grading, ledger: Ledger, watch: Watch) -> None:
     if has_ended(grading.record, ledger.state):
         return
     watch.state = lambda: ledger.state
-    known = ledger.state.results.get(key, ResultState())
-    digest = known.selected
+    result = ledger.state.results.get(key, ResultState())
+    digest = result.selected
     if digest is None:
         digest, submission = _select(grading, ledger, watch)
         ledger.append("selected", result=key, program=digest, submission=submission)
-    if known.assessment is None:
+    if result.assessment is None:
         watch.progress("assessment", 0, len(grading.pool.assessment))
         measured, seconds = measure_split(grading, ledger, watch, "assessment", digest)
         ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
@@ -72,7 +72,9 @@ def failing_paid(grading: Grading, state: RunState, selected: str) -> bool:
     files = [submission_folder(folder, submission.id) / OUTCOMES for submission in state.published]
     files += [graded_path(folder, "assessment", selected)]
     most = grading.bench.benchmark.spec.failure_score
-    return any(one.outcome.failure is None and one.score < most for file in files for one in read_graded(file))
+    return any(
+        episode.outcome.failure is None and episode.score < most for file in files for episode in read_graded(file)
+    )
 
 
 def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | None]:
@@ -89,7 +91,7 @@ def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | 
         watch.offset, watch.total = number * len(grading.pool.validation), total
         validated[program] = validate(grading, ledger, watch, program)
     watch.offset = watch.total = 0
-    named = {number: place for place, number in enumerate(state.named)}
+    named = {number: rank for rank, number in enumerate(state.named)}
     candidates = [
         Candidate(s.id, s.program, s.score or 0.0, validated.get(s.program), named.get(s.id)) for s in submissions
     ]
@@ -103,9 +105,9 @@ def validate(grading: Grading, ledger: Ledger, watch: Watch, program: str) -> Me
     Raises ExecutionError where it cannot be completed.
     """
     key = grading.record.result_key
-    known = ledger.state.results.get(key, ResultState()).validation.get(program)
-    if known is not None:
-        return known
+    earlier = ledger.state.results.get(key, ResultState()).validation.get(program)
+    if earlier is not None:
+        return earlier
     measured, seconds = measure_split(grading, ledger, watch, "validation", program)
     ledger.append("validated", result=key, program=program, measurement=_plain(measured), wall_seconds=seconds)
     return measured
@@ -118,20 +120,20 @@ def measure_split(
     started = time.monotonic()
     episodes = grading.pool.validation if split == "validation" else grading.pool.assessment
     path = graded_path(grading.folder, split, program)
-    known = {graded.outcome.index: graded for graded in read_graded(path)}
-    missing = [episode for episode in episodes if episode.index not in known]
+    by_index = {graded.outcome.index: graded for graded in read_graded(path)}
+    missing = [episode for episode in episodes if episode.index not in by_index]
     if missing:
         fresh = _evaluate(grading, ledger, watch, split, program, missing, len(episodes))
-        known.update({graded.outcome.index: graded for graded in fresh})
-        write_graded(path, [known[index] for index in sorted(known)])
-    graded = [known[episode.index] for episode in episodes]
+        by_index.update({graded.outcome.index: graded for graded in fresh})
+        write_graded(path, [by_index[index] for index in sorted(by_index)])
+    graded = [by_index[episode.index] for episode in episodes]
     return measure_graded(graded), round(time.monotonic() - started, 3)
 
 
 def measure_graded(graded: Sequence[Graded]) -> Measurement:
     """What these Episodes come to. `graded` is not empty."""
-    failed = sum(failure_counts([one.outcome for one in graded]).values())
-    return measure([one.score for one in graded], failed)
+    failed = sum(failure_counts([episode.outcome for episode in graded]).values())
+    return measure([episode.score for episode in graded], failed)
 
 
 def graded_path(folder: Path, split: Split, program: str) -> Path:

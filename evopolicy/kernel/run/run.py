@@ -71,7 +71,7 @@ class RunPlan:
     agent_retries: int
     backoff_seconds: float
     prepare_workspace: Callable[[Path], None]
-    """Lays what the agent finds, given the gateway's socket; leaves what a resumed agent has written."""
+    """Writes what the agent finds, given the gateway's socket; leaves what a resumed agent has written."""
     measuring: Mapping[str, str] = field(default_factory=dict)
     """Those of the record's versions that an Episode's outcome depends on."""
     observers: Sequence[Observer] = ()
@@ -175,16 +175,16 @@ def _end_killed_attempt(plan: RunPlan, session: Session, ledger: Ledger) -> None
         if not (logs / STDOUT).exists():
             ledger.append("agent_ended", reason=NOT_STARTED)
             return
-        transcript, served = read_transcript(plan.agent, logs), plan.launcher.proxy_usage(logs)
+        transcript, proxied = read_transcript(plan.agent, logs), plan.launcher.proxy_usage(logs)
         clock = state.attempt.at(transcript.seconds)
-        waited = waited_of(clock.thinking, served)
-        usage = plan.prices.estimated(joined_usage(transcript.usage, served), plan.agent.identity.model)
+        waited = waited_of(clock.thinking, proxied)
+        usage = plan.prices.estimated(joined_usage(transcript.usage, proxied), plan.agent.identity.model)
         ledger.append(
             "agent_ended",
             reason=FINISHED if session.finished else HOST_KILLED,
             usage=msgspec.to_builtins(usage),
             session_id=transcript.session_id,
-            turns=counted_turns(transcript, served),
+            turns=counted_turns(transcript, proxied),
             tool_calls=tool_calls(transcript),
             thinking_seconds=round(clock.thinking - waited, 3),
             waiting_seconds=round(waited, 3),

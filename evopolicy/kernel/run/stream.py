@@ -59,15 +59,15 @@ def plain(transcript: Transcript, mask: Callable[[str], str] = lambda text: text
 
     A short text is masked once: a step is mostly names and empty texts, and there may be a hundred thousand.
     """
-    known: dict[str, str] = {}
+    masked_texts: dict[str, str] = {}
 
     def masked(text: str) -> str:
-        found = known.get(text)
-        if found is None:
-            found = mask(text.encode("utf-8", "replace").decode() if not text.isascii() else text)
+        result = masked_texts.get(text)
+        if result is None:
+            result = mask(text.encode("utf-8", "replace").decode() if not text.isascii() else text)
             if len(text) <= _SHORT:
-                known[text] = found
-        return found
+                masked_texts[text] = result
+        return result
 
     def clean(value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
@@ -96,14 +96,14 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _times(path: Path) -> list[tuple[int, float]]:
     """Line and seconds; a line that is not listed came with the nearest one before it."""
-    found = []
+    times = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
         number, _, seconds = line.partition(" ")
         try:
-            found.append((int(number), float(seconds)))
+            times.append((int(number), float(seconds)))
         except ValueError:
             continue  # the line a killed supervisor was writing
-    return found
+    return times
 
 
 def timed(transcript: Transcript, times: Sequence[tuple[int, float]]) -> Transcript:
@@ -113,11 +113,11 @@ def timed(transcript: Transcript, times: Sequence[tuple[int, float]]) -> Transcr
     numbers = [number for number, _ in times]
 
     def at(line: int | None) -> float | None:
-        place = bisect_right(numbers, line) if line is not None else 0
-        return times[place - 1][1] if place else None
+        index = bisect_right(numbers, line) if line is not None else 0
+        return times[index - 1][1] if index else None
 
-    def call(one: ToolCall) -> ToolCall:
-        return replace(one, started=at(one.line), ended=at(one.result_line))
+    def call(tool_call: ToolCall) -> ToolCall:
+        return replace(tool_call, started=at(tool_call.line), ended=at(tool_call.result_line))
 
     steps = [replace(step, seconds=at(step.line), calls=tuple(map(call, step.calls))) for step in transcript.steps]
     return replace(transcript, steps=tuple(steps), seconds=times[-1][1])
@@ -134,14 +134,14 @@ def joined(transcript: Transcript, events: Sequence[Event], attempt: int) -> Tra
         e["submission"]: e["time"] - began for e in events if e["event"] == "reserved" and began <= e["time"] < over
     }
     steps = list(transcript.steps)
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         for number in _quoted(step):
-            if left.pop(number, None) is not None and steps[place].submission is None:
-                steps[place] = replace(step, submission=number)
+            if left.pop(number, None) is not None and steps[index].submission is None:
+                steps[index] = replace(step, submission=number)
     for number, seconds in left.items():
-        place = max((i for i, step in enumerate(steps) if step.calls and (step.seconds or 0.0) <= seconds), default=-1)
-        if place >= 0 and steps[place].seconds is not None and steps[place].submission is None:
-            steps[place] = replace(steps[place], submission=number)
+        index = max((i for i, step in enumerate(steps) if step.calls and (step.seconds or 0.0) <= seconds), default=-1)
+        if index >= 0 and steps[index].seconds is not None and steps[index].submission is None:
+            steps[index] = replace(steps[index], submission=number)
     return replace(transcript, steps=tuple(steps))
 
 
@@ -172,8 +172,8 @@ def load_transcripts(folder: Path) -> list[Transcript]:
 
     Raises RecordError for one that cannot be read.
     """
-    found = (load_transcript(folder, number) for number in attempts_in(folder))
-    return [transcript for transcript in found if transcript is not None]
+    transcripts = (load_transcript(folder, number) for number in attempts_in(folder))
+    return [transcript for transcript in transcripts if transcript is not None]
 
 
 def attempts_in(folder: Path) -> list[int]:

@@ -37,8 +37,8 @@ def waiting(run: Path, now: float) -> Waiting | None:
         events, moved = _tail(run, JOURNAL)
         last = events[-1] if events else {}
         if last.get("event") == "agent_ended" and last.get("reason") == PROVIDER:
-            words = " ".join(str(last.get("error", "")).split())[:300]
-            return Waiting(f"its provider failed, and is asked again soon ({words})", moved)
+            error = " ".join(str(last.get("error", "")).split())[:300]
+            return Waiting(f"its provider failed, and is asked again soon ({error})", moved)
         whole = [e["event"] for e in events if e.get("event") in ("agent_started", "agent_ended")]
         if whole[-1:] == ["agent_ended"] or last.get("event") == "reserved":
             return None
@@ -83,10 +83,10 @@ def _by_hand(run: Path, logs: str) -> bool:
 def _tail(run: Path, name: str, *, parsed: bool = True) -> tuple[list[dict[str, Any]], float]:
     """The last whole JSON lines of a file, and when it was written last."""
     with open_part(run, name) as file:
-        known = os.fstat(file.fileno())
-        start = max(0, known.st_size - _TAIL)
+        file_status = os.fstat(file.fileno())
+        start = max(0, file_status.st_size - _TAIL)
         data = os.pread(file.fileno(), _TAIL, start) if parsed else b""
-    return list(_objects(data.splitlines()[start > 0 :])), known.st_mtime
+    return list(_objects(data.splitlines()[start > 0 :])), file_status.st_mtime
 
 
 def _objects(lines: list[bytes]) -> Iterator[dict[str, Any]]:

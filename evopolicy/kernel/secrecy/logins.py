@@ -66,11 +66,11 @@ class Logins:
 
     def watch(self, folder: Path, name: str) -> None:
         """Know what is in the file `name` below `folder` from now on, whoever writes to it, until the folder goes."""
-        place = (folder, Path(name).parts)
+        key = (folder, Path(name).parts)
         before = len(self._texts)
-        self._look(place, _NEVER)
-        if len(self._texts) == before and not _NAMED_FILE.search(place[1][-1]):
-            self._files.pop(place, None)
+        self._look(key, _NEVER)
+        if len(self._texts) == before and not _NAMED_FILE.search(key[1][-1]):
+            self._files.pop(key, None)
 
     @property
     def watched(self) -> list[tuple[str, str]]:
@@ -89,14 +89,14 @@ class Logins:
 
     def forms(self) -> tuple[bytes, ...]:
         """Every way in which a text of theirs may be written, the longest first."""
-        for place, before in list(self._files.items()):
-            self._look(place, before)
+        for key, before in list(self._files.items()):
+            self._look(key, before)
         return self._forms
 
-    def _look(self, place: tuple[Path, tuple[str, ...]], before: tuple[int, int, int]) -> None:
-        folder, parts = place
+    def _look(self, key: tuple[Path, tuple[str, ...]], before: tuple[int, int, int]) -> None:
+        folder, parts = key
         if not folder.is_dir():
-            self._files.pop(place, None)
+            self._files.pop(key, None)
             return
         with suppress(OSError), beneath.opened(folder, parts[:-1]) as fd:
             status = beneath.status_of(parts[-1], fd)
@@ -105,7 +105,7 @@ class Logins:
                 with beneath.reading(parts[-1], fd) as file:
                     self._know(parts[-1], beneath.first_bytes(file, MAX_FILE_BYTES))
                 if before != _NEVER or len(self._files) < MAX_WATCHED:
-                    self._files[place] = now
+                    self._files[key] = now
 
     def _know(self, name: str, content: bytes) -> None:
         self._add(set(_texts(content, named=bool(_NAMED_FILE.search(name)))), content)
@@ -143,7 +143,7 @@ def _lines(content: bytes) -> Iterator[bytes]:
     """What a program prints that encodes `content`: lines of base64."""
     encoded = base64.b64encode(content)
     for width in _WRAPS:
-        lines = [encoded[place : place + width] for place in range(0, len(encoded), width)]
+        lines = [encoded[start : start + width] for start in range(0, len(encoded), width)]
         yield from (line for line in lines[:-1] if line != line[:1] * width)
         if len(lines) > 1 and len(lines[-1]) >= _UNNAMED:
             yield lines[-1].rstrip(b"=")[:-1]

@@ -78,27 +78,27 @@ class Masking:
     def _secret_begun(self, end: int) -> int:
         """How many bytes before `end` may be the beginning of a secret, at most."""
         before = bytes(self._pending[max(0, end - self._reach) : end])
-        found = max((_overlap(before, form) for form in self._mask.written), default=0)
+        length = max((_overlap(before, form) for form in self._mask.written), default=0)
         key = before[-_KEY_BYTES:]
         rest = key.rstrip(_KEY_LETTERS)
         login = rest[-7:].lower()
-        found = max(found, len(key) - len(rest) + (7 if login == b"bearer " else 6 if login[-6:] == b"basic " else 0))
+        length = max(length, len(key) - len(rest) + (7 if login == b"bearer " else 6 if login[-6:] == b"basic " else 0))
         if address := _ADDRESS_BEGUN.search(key):
-            found = max(found, len(key) - address.start())
+            length = max(length, len(key) - address.start())
         if header := _HEADER_BEGUN.search(key):
-            found = max(found, len(key) - header.start())
-        place = before.rfind(b"-----BEGIN")
-        if place >= 0 and _PRIVATE_KEY_BEGUN.match(before, place):
-            found = max(found, len(before) - place)
-        return found
+            length = max(length, len(key) - header.start())
+        start = before.rfind(b"-----BEGIN")
+        if start >= 0 and _PRIVATE_KEY_BEGUN.match(before, start):
+            length = max(length, len(before) - start)
+        return length
 
 
 def _overlap(text: bytes, form: bytes) -> int:
     """The length of the longest beginning of `form`, not all of it, that `text` ends with."""
     last = text[-1:]
-    place = min(len(form) - 1, len(text))
-    while (place := form.rfind(last, 0, place) + 1) > 0:
-        if text.endswith(form[:place]):
-            return place
-        place -= 1
+    length = min(len(form) - 1, len(text))
+    while (length := form.rfind(last, 0, length) + 1) > 0:
+        if text.endswith(form[:length]):
+            return length
+        length -= 1
     return 0

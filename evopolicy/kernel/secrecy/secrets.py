@@ -55,17 +55,17 @@ _MARGIN = 4096
 
 def _keys_in(data: bytes) -> Iterator[re.Match[bytes]]:
     """What looks like a key in `data`, in order; only where a mark of one is."""
-    place = 0
+    position = 0
     for start in range(0, len(data), _WINDOW):
         end = min(start + _WINDOW + _MARGIN, len(data))
-        if end <= place or not _may_have_a_key(data[start:end]):
+        if end <= position or not _may_have_a_key(data[start:end]):
             continue
-        place = max(place, start)
-        while found := _LOOKS_LIKE_A_KEY.search(data, place, end):
-            if found.end() == end:
-                found = _LOOKS_LIKE_A_KEY.match(data, found.start()) or found
-            yield found
-            place = found.end()
+        position = max(position, start)
+        while match := _LOOKS_LIKE_A_KEY.search(data, position, end):
+            if match.end() == end:
+                match = _LOOKS_LIKE_A_KEY.match(data, match.start()) or match
+            yield match
+            position = match.end()
 
 
 def _may_have_a_key(data: bytes) -> bool:
@@ -74,20 +74,20 @@ def _may_have_a_key(data: bytes) -> bool:
 
 
 def _without_keys(data: bytes) -> bytes:
-    parts, place = [], 0
-    for found in _keys_in(data):
-        kept = found["before"] or found["login"] or found["query"] or b""
-        parts += [data[place : found.start()], kept, MASK.encode()]
-        place = found.end()
-    return b"".join([*parts, data[place:]]) if parts else data
+    parts, position = [], 0
+    for match in _keys_in(data):
+        before = match["before"] or match["login"] or match["query"] or b""
+        parts += [data[position : match.start()], before, MASK.encode()]
+        position = match.end()
+    return b"".join([*parts, data[position:]]) if parts else data
 
 
 def mask_uri(uri: str) -> str:
     """`uri` without a login that has a password, or is a token, and without what its query names like a secret."""
     scheme, sign, rest = uri.partition("://")
-    login, at, place = rest.rpartition("@")
+    login, at, host = rest.rpartition("@")
     if at and not rest.startswith("/") and (":" in login or scheme.startswith("http")):
-        rest = f"{MASK}@{place}"
+        rest = f"{MASK}@{host}"
     return NO_SECRETS.text(f"{scheme}{sign}{rest}")
 
 
@@ -123,13 +123,13 @@ class Masker:
     def of(cls, environment: Mapping[str, str], names: Iterable[str] = ()) -> Masker:
         """Of the variables of `environment` that are named in `names`, or like a secret."""
         wanted = set(names)
-        found = {
+        values = {
             value
             for name, value in environment.items()
             if len(value.strip()) >= SHORTEST
             and (name in wanted or (is_secret_name(name) and not _is_a_word(value.strip())))
         }
-        return cls(tuple(sorted(found | {value.strip() for value in found}, key=lambda value: (-len(value), value))))
+        return cls(tuple(sorted(values | {value.strip() for value in values}, key=lambda value: (-len(value), value))))
 
     @property
     def written(self) -> tuple[bytes, ...]:
@@ -179,15 +179,15 @@ NO_SECRETS = Masker()
 _FREE_TEXT = ("error", "message", "verb", "session_id")
 
 
-def masked_events(mask: Masker, words: Collection[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Masks what an agent or its provider may have written into a journal's event; `words` are reasons of our own.
+def masked_events(mask: Masker, reasons: Collection[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Masks what an agent or its provider may have written into a journal's event; `reasons` are our own.
 
     The rest are keys, numbers and names of ours: a secret that equals one must not spoil the journal.
     """
 
     def masked(content: dict[str, Any]) -> dict[str, Any]:
         free = {key for key in _FREE_TEXT if isinstance(content.get(key), str)}
-        if isinstance(content.get("reason"), str) and content["reason"] not in words:
+        if isinstance(content.get("reason"), str) and content["reason"] not in reasons:
             free.add("reason")
         return {key: mask.text(value) if key in free else value for key, value in content.items()}
 

@@ -101,12 +101,12 @@ class Session:
             self._clock = None
 
     def recover(self) -> None:
-        """Take up what a killed Host left: lay missing Feedback, evaluate what was charged without a second charge."""
+        """Take up what a killed Host left: copy missing Feedback, evaluate what was charged without a second charge."""
         self._shelf.discard(
             [pair for event in self._ledger.events if event["event"] == "evicted" for pair in event["artifacts"]]
         )
         for submission in self._ledger.state.published:
-            self._shelf.lay(submission.id)
+            self._shelf.add(submission.id)
         self._evict()
         self._close_when_spent()
         if pending := self._ledger.state.pending:
@@ -371,7 +371,7 @@ class Session:
             if self._abandoned:
                 return
             self._append("published", submission=submission.id, **event)
-            self._shelf.lay(submission.id)
+            self._shelf.add(submission.id)
             self._evict()
         self._close_when_spent()
 

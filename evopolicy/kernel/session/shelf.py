@@ -30,7 +30,7 @@ class Shelf:
         content: dict[str, Any] = json.loads((feedback_folder(self._folder, submission) / FEEDBACK).read_bytes())
         return content
 
-    def lay(self, submission: int) -> None:
+    def add(self, submission: int) -> None:
         """Copy the newest Feedback, that of `submission`, into the workspace, and take it in."""
         folder = feedback_folder(self._folder, submission)
         copy_feedback(folder, self._workspace / "feedback", f"{submission:04d}")

@@ -164,12 +164,12 @@ def advance(state: RunState, event: Event, where: str = "journal") -> RunState:
 
 def check_references(state: RunState, where: str) -> None:
     """Raises RecordError, beginning with `where`, for a state in which a Submission is named that there is not."""
-    known = {s.id for s in state.submissions}
+    submissions = {s.id for s in state.submissions}
     for what, numbers in (("finish", state.named), ("the handoff", state.candidates or ())):
-        if unknown := [number for number in numbers if number not in known]:
+        if unknown := [number for number in numbers if number not in submissions]:
             raise RecordError(f"{where}: {what} names Submission {unknown[0]}, which there is not")
     for result in state.results.values():
-        if result.selected_submission is not None and result.selected_submission not in known:
+        if result.selected_submission is not None and result.selected_submission not in submissions:
             raise RecordError(f"{where}: Submission {result.selected_submission} is selected, which there is not")
 
 
@@ -233,11 +233,11 @@ def _reserved(state: RunState, event: Event) -> RunState:
 def _settled(state: RunState, event: Event) -> RunState:
     status = "published" if event["event"] == "published" else "failed"
     update = {k: event[k] for k in ("score", "failures", "reason", "wall_seconds", "policy_seconds") if k in event}
-    place = event["submission"] - 1
-    if place >= len(state.submissions):
-        raise ValueError(f"there is no Submission {place + 1}")
-    settled = replace(state.submissions[place], status=status, time=event["time"], **update)
-    return replace(state, submissions=(*state.submissions[:place], settled, *state.submissions[place + 1 :]))
+    index = event["submission"] - 1
+    if index >= len(state.submissions):
+        raise ValueError(f"there is no Submission {index + 1}")
+    settled = replace(state.submissions[index], status=status, time=event["time"], **update)
+    return replace(state, submissions=(*state.submissions[:index], settled, *state.submissions[index + 1 :]))
 
 
 def _closed(state: RunState, event: Event) -> RunState:

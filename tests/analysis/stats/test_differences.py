@@ -176,8 +176,8 @@ def test_what_cannot_be_compared_is_said(lay_run: Lay, tmp_path: Path, changes: 
     ("changes", "words"),
     [
         ({"interval": "none"}, "a difference without one says nothing"),
-        ({"columns": ("better",)}, "'better' is no column of a difference table with rows: cells"),
-        ({"rows": "entries"}, "'difference' is no column of a difference table with rows: entries"),
+        ({"columns": ("better",)}, "'better' is not a column of a difference table with rows: cells"),
+        ({"rows": "entries"}, "'difference' is not a column of a difference table with rows: entries"),
         ({"kind": "rank", "columns": ("place",), "rows": "entries", "against": "ada"}, "against: it is for difference"),
         ({"published": True}, "published: it is for"),
     ],

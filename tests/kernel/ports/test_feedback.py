@@ -339,7 +339,7 @@ def shelf(folders: Sequence[Path], budget: int) -> tuple[Shelf, list[tuple[str, 
     (workspace / "feedback").mkdir(parents=True, exist_ok=True)
     made, gone = Shelf(folders[0].parents[2], workspace, budget), []
     for folder in folders:
-        made.lay(int(folder.parent.name))
+        made.add(int(folder.parent.name))
         gone += made.over()
     return made, gone
 

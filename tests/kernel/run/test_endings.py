@@ -115,13 +115,13 @@ def test_what_is_said_is_the_providers_own_words_else_the_proxys_else_the_last_o
     refused = asked(0, 0, refused="this Run's model is 'm'")
     seen = end("crashed", error("network"), asked(0, 1, words="https://a: 404 no"), provider=PROVIDER, logs=tmp_path)
     assert words(seen, "unanswered") == "https://a: 404 no"
-    assert words(replace(seen, served=refused), "unanswered") == "this Run's model is 'm'"
-    silent = replace(seen, served=asked(0, 0), transcript=Transcript())
+    assert words(replace(seen, proxied=refused), "unanswered") == "this Run's model is 'm'"
+    silent = replace(seen, proxied=asked(0, 0), transcript=Transcript())
     said = words(silent, "unanswered")
     assert said.startswith("its program ended with exit code 1 before it asked") and "'--bogus'" in said
     assert "agent.arguments" in remedy("unanswered", said, PROVIDER)
     assert "EXAMPLE_KEY (agent.key_variable)" in remedy("authentication", "", PROVIDER)
     assert "https://api.example.com/v1: no answer to 3 of its requests" in words(
-        replace(silent, served=asked(0, 3)), "provider"
+        replace(silent, proxied=asked(0, 3)), "provider"
     )
     assert words(seen, "crashed") == "x"

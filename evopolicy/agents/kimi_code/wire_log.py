@@ -25,7 +25,7 @@ class Message:
 
 
 @dataclass
-class Wire:
+class WireLog:
     """Everything in one home, of all sessions and their subagents."""
 
     tokens: tuple[int, ...] | None = None
@@ -41,10 +41,10 @@ class Wire:
     session: str = ""
 
 
-def of_attempt(logs: Path | None) -> Wire:
+def of_attempt(logs: Path | None) -> WireLog:
     """What the attempt in `logs` added: the home goes on from attempt to attempt, and so do the counts in it."""
     if logs is None:
-        return Wire()
+        return WireLog()
     wire = _of_home(logs / "home")
     before = _before(logs)
     if wire.tokens is not None and before is not None and before.tokens is not None:
@@ -53,7 +53,7 @@ def of_attempt(logs: Path | None) -> Wire:
     return wire
 
 
-def _before(logs: Path) -> Wire | None:
+def _before(logs: Path) -> WireLog | None:
     name, _, number = logs.name.rpartition("-")
     for earlier in range(int(number) - 1 if number.isdigit() else 0, 0, -1):
         wire = _of_home(logs.with_name(f"{name}-{earlier}") / "home")
@@ -62,13 +62,13 @@ def _before(logs: Path) -> Wire | None:
     return None
 
 
-def _of_home(home: Path) -> Wire:
-    wire, newest = Wire(), -1
+def _of_home(home: Path) -> WireLog:
+    wire, newest = WireLog(), -1
     # A session's main agent last of its own, the newest session last of all.
     for path in sorted(home.glob(COLLECTED), key=lambda path: (path.parent.name == "main", path)):
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             is_main, latest = path.parent.name == "main", 0
-            ends = Wire()
+            ends = WireLog()
             for _, record in numbered_json_lines(file):
                 if record is None:
                     continue
@@ -81,7 +81,7 @@ def _of_home(home: Path) -> Wire:
     return wire
 
 
-def _count(wire: Wire, record: dict[str, Any]) -> None:
+def _count(wire: WireLog, record: dict[str, Any]) -> None:
     if record.get("type") != "usage.record":
         return
     counts = [count_of(inner(record, "usage", name)) or 0 for name in _COUNTS]
@@ -89,7 +89,7 @@ def _count(wire: Wire, record: dict[str, Any]) -> None:
     wire.requests += 1
 
 
-def _follow(wire: Wire, ends: Wire, record: dict[str, Any]) -> None:
+def _follow(wire: WireLog, ends: WireLog, record: dict[str, Any]) -> None:
     match record:
         case {"type": "context.append_loop_event", "event": dict(event)}:
             _event(wire, ends, text_of(event.get("type")), event)
@@ -99,7 +99,7 @@ def _follow(wire: Wire, ends: Wire, record: dict[str, Any]) -> None:
             ends.error = error
 
 
-def _event(wire: Wire, ends: Wire, kind: str, event: dict[str, Any]) -> None:
+def _event(wire: WireLog, ends: WireLog, kind: str, event: dict[str, Any]) -> None:
     step = text_of(event.get("stepUuid") or event.get("uuid"))
     if kind == "content.part":
         message = wire.messages.setdefault(step, Message())
@@ -113,7 +113,7 @@ def _event(wire: Wire, ends: Wire, kind: str, event: dict[str, Any]) -> None:
         ends.whole = "providerFinishReason" in event
 
 
-def thoughts(wire: Wire) -> Iterator[Thought]:
+def thoughts(wire: WireLog) -> Iterator[Thought]:
     """The reasoning of each message that has some, in order."""
     for message in wire.messages.values():
         if any(message.thoughts):

@@ -128,7 +128,7 @@ def handed(by: socket.socket) -> int:
     return fds[0] if fds else -1
 
 
-class Bound:
+class TaskLimit:
     """Ends the newest of an agent's processes where they, and their threads, are more than there may be.
 
     It looks some times a second: for that long there may be more. The first process is never ended.
@@ -161,7 +161,7 @@ class Bound:
                 os.kill(number, signal.SIGKILL)
 
 
-class Keeper:
+class Listener:
     """Answers for an agent's processes: how many threads there may be, and when a wait on a shared futex is over.
 
     Shared futexes on files join all who see the file, so that nobody is let wait on one: each wait ends after some

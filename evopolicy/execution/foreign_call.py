@@ -1,7 +1,7 @@
 """Foreign code in a process of its own: with a deadline, a folder and a session of its own, and no terminal.
 
-Started as `python -m evopolicy.execution.apart FD`. That process keeps another one, which runs the code, and ends all
-that is left of it, whatever session it has fled to; the Host reads plain values from FD and nothing else.
+Started as `python -m evopolicy.execution.foreign_call FD`. That process keeps another one, which runs the code, and
+ends all that is left of it, whatever session it has fled to; the Host reads plain values from FD and nothing else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def call(function: str, arguments: Mapping[str, Any], seconds: float) -> Any:
     IMPORT_SECONDS with `imports=True`. An error of EvoPolicy's that it raises is raised here. Raises ExecutionError,
     saying how and in which phase, where it ends in another way, does not return, or answers too much.
     """
-    with HeldFolder("apart") as folder:
+    with HeldFolder("foreign") as folder:
         home, log = folder / "home", folder / "log"
         home.mkdir()
         path = [entry or str(Path.cwd()) for entry in sys.path]
@@ -66,7 +66,7 @@ def call(function: str, arguments: Mapping[str, Any], seconds: float) -> Any:
 def _start(writer: int, request: Path, home: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "evopolicy.execution.apart", str(writer), str(request)],
+            [sys.executable, "-P", "-m", "evopolicy.execution.foreign_call", str(writer), str(request)],
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=out,

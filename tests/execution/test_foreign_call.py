@@ -1,4 +1,4 @@
-"""Foreign code in a process apart: whatever it does, the Host gets a plain value or one sentence."""
+"""Foreign code in a process of its own: whatever it does, the Host gets a plain value or one sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evopolicy.execution import apart
+from evopolicy.execution import foreign_call
 from evopolicy.kernel.errors import ConfigError, ExecutionError
 from tests.execution.conftest import becomes
 
@@ -17,7 +17,7 @@ SECONDS = 600.0
 
 
 def call(name: str, seconds: float = SECONDS, **arguments: Any) -> Any:
-    return apart.call(f"tests.execution.foreign:{name}", arguments, seconds)
+    return foreign_call.call(f"tests.execution.foreign:{name}", arguments, seconds)
 
 
 def test_what_it_returns_comes_back_and_what_it_prints_does_not(capfd: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +49,7 @@ def test_what_evopolicy_refuses_there_is_refused_here() -> None:
 def test_an_end_without_an_answer_is_told_in_one_sentence(
     name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "LARGEST", 1 << 20)
+    monkeypatch.setattr(foreign_call, "LARGEST", 1 << 20)
     with pytest.raises(ExecutionError, match=f"^{re.escape(sentence)}$"):
         call(name)
 
