@@ -158,7 +158,7 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     ConfigStore.instance().repo.pop("benchmark", None)
 
 
-def test_an_installed_family_of_another_author_needs_no_yaml_and_is_looked_at_apart(
+def test_an_installed_family_of_another_author_needs_no_yaml_and_is_looked_at_in_a_process_of_its_own(
     distribution: Callable[..., None],
 ) -> None:
     distribution()

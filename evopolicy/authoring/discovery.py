@@ -79,9 +79,9 @@ def find_benchmark(
     arguments: dict[str, Any] = {**(parameters or {}), **({"task": entry.task} if entry.task else {})}
     load = EntryPoint(entry.family, entry.factory, GROUP).load()
     _check_arguments(name, load, arguments)
-    apart = getattr(load, "apart", None)
+    in_subprocess = getattr(load, "in_subprocess", None)
     if look is None or _package(entry.factory) in SHIPPED:
-        made: Benchmark = load(**arguments) if apart is None or look is None else apart(look, **arguments)
+        made: Benchmark = in_subprocess(look, **arguments) if look and in_subprocess else load(**arguments)
         return made
     try:
         reference = {"factory": entry.factory, "parameters": arguments}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import RecordError
 
+MAX_BYTES = 256 * 2**20
 _HEAD = struct.Struct("<I")
 
 
@@ -27,19 +28,17 @@ class TraceRow(NamedTuple):
 
 
 class TraceWriter:
-    """Appends rows to `path`; past `limit` bytes only their Actions. Memory never grows with the Episode."""
+    """Appends rows to `path`; past MAX_BYTES only their Actions. Memory never grows with the Episode."""
 
-    def __init__(self, path: Path, limit: int = 256 * 2**20) -> None:
+    def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
-        self._left = limit
-        self.omitted = 0
+        self._left = MAX_BYTES
 
     def write(self, row: TraceRow) -> None:
         frame = wire.encode(row)
         if self._left < len(frame) + _HEAD.size:
             # Actions alone are kept past the limit, so that a replay can still be stepped to the end.
             frame = wire.encode(row._replace(observation=None, info={}))
-            self.omitted += 1
         self._left -= len(frame) + _HEAD.size
         self._file.write(_HEAD.pack(len(frame)))
         self._file.write(frame)

@@ -22,17 +22,13 @@ _GIVEN = "that `make_policy` is given in `context`"
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, padded so that it reads well unrendered; columns that are empty in every row are left out."""
     shown = [i for i in range(len(header)) if any(row[i] for row in rows)]
-    cells = [[_cell(row[i]) for i in shown] for row in [header, *rows]]
+    cells = [[" ".join(row[i].split()).replace("|", "\\|") for i in shown] for row in [header, *rows]]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(shown))]
     lines = [
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in cells
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def number(value: float) -> str:

@@ -109,13 +109,9 @@ def _task(spec: BenchmarkSpec) -> str:
         f"## How an Episode ends\n\n{spec.ending.strip()}\n\nIt is cut off after {spec.max_steps} steps at the latest.",
     ]
     if spec.parameters:
-        rows = [[f"`{key}`", _value(value)] for key, value in sorted(spec.parameters.items())]
+        rows = [[f"`{key}`", f"`{json.dumps(value)}`"] for key, value in sorted(spec.parameters.items())]
         parts.append(f"The parameters of this task:\n\n{table(['parameter', 'value'], rows)}")
     return "\n\n".join(parts)
-
-
-def _value(value: object) -> str:
-    return f"`{json.dumps(value)}`"
 
 
 def _observation(spec: BenchmarkSpec) -> str:

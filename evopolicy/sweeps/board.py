@@ -17,7 +17,7 @@ ENDED = frozenset({"finished", "reused", "failed"})
 
 @dataclass
 class CellState:
-    """One cell. `status` is one of `kernel.sweep.CELL_STATUSES`."""
+    """One cell. `status` is as of `kernel.run.sweep.Cell`."""
 
     entry: str
     benchmark: str

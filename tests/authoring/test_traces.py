@@ -98,9 +98,12 @@ def test_episodes_over_the_total_are_named_and_the_pictured_come_first(
     assert json.loads(artifacts[0].path.read_text())["episodes_not_written"] == [1, 3]
 
 
-def test_a_row_whose_observation_was_over_the_trace_limit_has_empty_cells(tmp_path: Path) -> None:
+def test_a_row_whose_observation_was_over_the_trace_limit_has_empty_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evopolicy.kernel.trace.MAX_BYTES", 1)
     trace = tmp_path / "t.trace"
-    with TraceWriter(trace, limit=1) as writer:
+    with TraceWriter(trace) as writer:
         writer.write(TraceRow(0, np.zeros(2, np.float32), None, 0.0, False, False, {}))
         writer.write(TraceRow(1, np.zeros(2, np.float32), np.zeros(1, np.float32), 1.5, False, False, {"place": 1.0}))
     benchmark = toy()

@@ -170,12 +170,15 @@ def test_a_traceback_names_no_folder_of_this_machine(tmp_path: Path) -> None:
 # --- folders -----------------------------------------------------------------------------------------------------
 
 
-def test_a_held_folder_is_left_alone_and_an_abandoned_one_is_swept(tmp_path: Path) -> None:
-    held = HeldFolder("a", tmp_path)
-    abandoned = HeldFolder("b", tmp_path)
+def test_a_held_folder_is_left_alone_and_an_abandoned_one_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    held = HeldFolder("a")
+    abandoned = HeldFolder("b")
     (abandoned.path / "file").touch()
     os.close(abandoned._lock)  # What the kernel does when a Host is killed.
-    HeldFolder("c", tmp_path).close()
+    HeldFolder("c").close()
     assert sorted(path.name for path in tmp_path.iterdir()) == [held.path.name, f"{held.path.name}.lock"]
     held.close()
     held.close()

@@ -85,7 +85,11 @@ def _in_the_middle(host: int, temporary: Path) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_of_a_host_that_is_killed_or_interrupted_goes_on(
-    host: subprocess.Popen[bytes], level: Isolation, tmp_path: Path, number: signal.Signals
+    host: subprocess.Popen[bytes],
+    level: Isolation,
+    tmp_path: Path,
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mounted = Path("/proc/self/mounts").read_text()
     started = descendants(host.pid)
@@ -93,7 +97,8 @@ def test_nothing_of_a_host_that_is_killed_or_interrupted_goes_on(
     host.send_signal(number)
     assert host.wait(PATIENCE) != 0
     assert becomes(lambda: not running(started)), running(started)
-    HeldFolder("next", tmp_path / "tmp").close()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    HeldFolder("next").close()
     assert list((tmp_path / "tmp").iterdir()) == []
     assert Path("/proc/self/mounts").read_text() == mounted
 
@@ -230,15 +235,16 @@ exec(sys.argv[1])
     ids=["level", "agent", "landlock", "evaluate", "tracking"],
 )
 def test_what_a_kill_leaves_in_the_temporary_folder_the_next_start_removes(
-    tmp_path: Path, purpose: str, doing: str
+    tmp_path: Path, purpose: str, doing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", _STUCK, doing]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as host:
         assert host.stdout and host.stdout.readline() == f"{purpose}\n"
-        beside = HeldFolder("test", tmp_path)
+        beside = HeldFolder("test")
         assert list(tmp_path.glob(f"evopolicy-{purpose}-*/content")), "one that lives keeps what it has"
         host.kill()
     beside.close()
-    HeldFolder("test", tmp_path).close()
+    HeldFolder("test").close()
     assert list(tmp_path.iterdir()) == []

@@ -148,7 +148,7 @@ class _Reader:
         self._answered(event)
 
     def _tool_call(self, line: int, event: dict[str, Any]) -> None:
-        arguments = _clean(event.get("arguments"))
+        arguments = json.loads(_plain(json.dumps(event.get("arguments"), ensure_ascii=False)))
         self.collected.call(_plain(event.get("id")), _plain(event.get("name")), arguments, line=line)
 
     def _tool_result(self, line: int, event: dict[str, Any]) -> None:
@@ -203,11 +203,6 @@ _EVENTS = ("start", "message", "tool_call", "tool_result", "reminder", "retry", 
 def _plain(value: Any) -> str:
     """`value` as a text that can be written again: half a surrogate pair cannot."""
     return text_of(value).encode("utf-8", "replace").decode()
-
-
-def _clean(value: Any) -> Any:
-    """A call's arguments with every text in them plain."""
-    return json.loads(_plain(json.dumps(value, ensure_ascii=False)))
 
 
 def _summed(usages: Sequence[Mapping[str, Any]], requests: int) -> Usage:

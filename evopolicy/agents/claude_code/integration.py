@@ -21,7 +21,6 @@ from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
-TESTED = "2.1.197"
 LEAST_NODE = (18, 0)
 LOGIN = Path("~/.claude/.credentials.json")
 TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"

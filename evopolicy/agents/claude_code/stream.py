@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.streams.attempts import home_files, is_counted, lines_with, stderr_words
 from evopolicy.agents.streams.stream import (
+    KIND_OF_WORD,
     Collected,
     cost_of,
     count_of,
@@ -26,16 +27,6 @@ SYNTHETIC = "<synthetic>"
 """The model of messages it writes itself, to tell of an error."""
 BROKE_OFF = "the stream ended before the message did"
 """Claude Code takes this for a success. The last message it had whole then called a tool, or there was none."""
-_KINDS: Mapping[str, ErrorKind] = {
-    "authentication_failed": "authentication",
-    "oauth_org_not_allowed": "authentication",
-    "billing_error": "authentication",
-    "model_not_found": "other",  # its name is wrong, not the login
-    "rate_limit": "rate_limit",
-    "overloaded": "overload",
-    "server_error": "overload",
-}
-"""By the word that its error messages and retries bring. A vaguer one is not here: the words of the error say more."""
 _QUIET = (  # noqa: SIM905
     "init status compact_boundary thinking_tokens task_started task_progress task_updated task_notification"
     " model_refusal_no_fallback hook_started hook_progress hook_response session_state_changed"
@@ -182,7 +173,7 @@ class _Reading:
         said = error_kind_of(error, self.status)
         if said == "context":
             return said
-        return _KINDS.get(self.word) or ("network" if self.waiting and self.word == "unknown" else said)
+        return KIND_OF_WORD.get(self.word) or ("network" if self.waiting and self.word == "unknown" else said)
 
 
 def _text(content: Any) -> str:

@@ -20,7 +20,6 @@ from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @openai/codex"
-TESTED = "0.171.0"
 LEAST_NODE = (16, 0)
 LOGIN = Path("~/.codex/auth.json")
 KEY = "OPENAI_API_KEY"

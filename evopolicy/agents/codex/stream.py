@@ -136,7 +136,8 @@ class _Reading:
                 self.collected.step("agent", line=number)  # what follows a result is another answer of the model
             self.collected.call(name, *_call_of(kind, item), line=number)
         if done:
-            self.collected.result(name, _result(kind, item), failed=_failed(item), line=number)
+            failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
+            self.collected.result(name, _result(kind, item), failed=failed, line=number)
 
 
 def _call_of(kind: str, item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -160,10 +161,6 @@ def _result(kind: str, item: Mapping[str, Any]) -> str:
     if not isinstance(content, list):
         return text_of(item.get("result"))
     return "\n".join(text_of(inner(part, "text") if inner(part, "type") == "text" else part) for part in content)
-
-
-def _failed(item: Mapping[str, Any]) -> bool:
-    return item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
 
 
 # --- Usage: cumulative over a thread, which several attempts may share -------------------------------------------

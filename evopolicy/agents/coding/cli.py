@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from evopolicy.agents.config import MAX_ARGUMENT_BYTES, AgentConfig, check_variable_names, identity
 from evopolicy.agents.provider import ModelProvider
@@ -172,8 +171,3 @@ def _version_of(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...],
             f"agent.cli: '{' '.join(argv)}' ends with exit code {done.returncode} ({words}); install it anew"
         )
     return lines[0][:200]
-
-
-def is_local(url: str) -> bool:
-    """Whether a base URL is on this machine: no key is needed to reach it."""
-    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

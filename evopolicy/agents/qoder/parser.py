@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.streams.stream import (
+    KIND_OF_WORD,
     Collected,
     count_of,
     error_kind_of,
@@ -20,13 +21,6 @@ from evopolicy.agents.streams.stream import (
 from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
 _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-_KINDS: dict[str, ErrorKind] = {
-    "authentication_failed": "authentication",
-    "billing_error": "authentication",
-    "rate_limit": "rate_limit",
-    "server_error": "overload",
-    "overloaded": "overload",
-}
 
 
 class _Reader:
@@ -133,7 +127,7 @@ def _error(reader: _Reader, failed: bool, logs: Path | None) -> tuple[str, Error
     if inner(reader.result, "stop_reason") == "refusal":
         return words[:2000], "refusal"
     status = count_of(inner(reader.result, "api_error_status"))
-    return words[:2000], _KINDS.get(reader.fault) or error_kind_of(words, status)
+    return words[:2000], KIND_OF_WORD.get(reader.fault) or error_kind_of(words, status)
 
 
 def _usage(result: Mapping[str, Any]) -> Usage:

@@ -13,6 +13,7 @@ from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
 
+_AGENTS = Path(__file__).parents[1]
 _MAIN = """\
 import sys
 from pathlib import Path
@@ -46,7 +47,8 @@ def script_invocation(
         "seed": task.seed,
         "options": dict(options),
     }
-    files = {f"scripts/{name}.py": _source(name) for name in ("scripted/session", "scripted/budget", f"{agent}/script")}
+    scripts = [Path("scripted", "session.py"), Path("scripted", "budget.py"), Path(agent, "script.py")]
+    files = {f"scripts/{path}": (_AGENTS / path).read_text(encoding="utf-8") for path in scripts}
     files |= {
         "main.py": _MAIN.format(agent=agent),
         **{f"scripts/{folder}__init__.py": "" for folder in ("", "scripted/", f"{agent}/")},
@@ -58,10 +60,6 @@ def script_invocation(
         folders=dict(folders or {}),
         packages=tuple(packages),
     )
-
-
-def _source(name: str) -> str:
-    return (Path(__file__).parents[1] / f"{name}.py").read_text(encoding="utf-8")
 
 
 def package_versions(agent: str, packages: Sequence[str]) -> dict[str, str]:

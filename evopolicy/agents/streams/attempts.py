@@ -12,9 +12,9 @@ from evopolicy.agents.streams.stream import inner, stderr_of
 MAX_LINE = 64 << 20
 
 
-def stderr_words(logs: Path | None, skipped: str = r"warn") -> str:
-    """The last of what a process said on standard error, without lines that begin like `skipped`; '' for nothing."""
-    lines = [line for line in stderr_of(logs) if not re.match(skipped, line, re.IGNORECASE)]
+def stderr_words(logs: Path | None) -> str:
+    """The last of what a process said on standard error, without warnings; '' for nothing."""
+    lines = [line for line in stderr_of(logs) if not re.match("warn", line, re.IGNORECASE)]
     return "\n".join(lines[-5:])[:2000]
 
 

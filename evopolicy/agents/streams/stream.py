@@ -15,6 +15,7 @@ from evopolicy.kernel.ports.transcript import ErrorKind, Step, StepSource, ToolC
 MAX_STEPS = 100_000
 MAX_CALLS = 100_000
 """Of all steps together."""
+STDERR_BYTES = 65_536
 MAX_ERROR = 10_000
 """Characters of an error that are kept and looked at."""
 MAX_COST = 1e6
@@ -79,12 +80,12 @@ def error_of(value: Any) -> str:
     return text_of(value)[:MAX_ERROR]
 
 
-def stderr_of(logs: Path | None, most: int = 65_536) -> list[str]:
-    """The last non-blank lines an attempt's agent wrote to standard error, of `most` bytes at most."""
+def stderr_of(logs: Path | None) -> list[str]:
+    """The last non-blank lines an attempt's agent wrote to standard error, of its last STDERR_BYTES."""
     try:
         with (logs / "stderr.log" if logs else Path("/dev/null")).open("rb") as file:
             end = file.seek(0, 2)
-            file.seek(max(0, end - most))
+            file.seek(max(0, end - STDERR_BYTES))
             return [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
         return []
@@ -275,6 +276,18 @@ _KINDS: tuple[tuple[ErrorKind, str], ...] = (
     ),
     ("refusal", r"refus(al|ed to)|content.?(policy|filter)|safety|violat|prohibited"),
 )
+
+
+KIND_OF_WORD: Mapping[str, ErrorKind] = {
+    "authentication_failed": "authentication",
+    "oauth_org_not_allowed": "authentication",
+    "billing_error": "authentication",
+    "model_not_found": "other",  # its name is wrong, not the login
+    "rate_limit": "rate_limit",
+    "overloaded": "overload",
+    "server_error": "overload",
+}
+"""By the word that errors of Claude Code's form bring. A vaguer one is not here: what the error says tells more."""
 
 
 def error_kind_of(words: str, status: int | None = None) -> ErrorKind:

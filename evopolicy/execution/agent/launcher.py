@@ -65,7 +65,6 @@ class LocalAgentLauncher:
         policy_packages: Sequence[str],
         network: AgentNetwork = "none",
         limits: AgentLimits | None = None,
-        output_bytes: int = OUTPUT_BYTES,
         prices: PriceTable = NO_PRICES,
         mask: Masker = NO_SECRETS,
     ) -> None:
@@ -82,7 +81,6 @@ class LocalAgentLauncher:
         self._packages = tuple(policy_packages)
         self._network = network
         self._limits = limits or AgentLimits(None, None, 0)
-        self._output_bytes = output_bytes
         self._prices = prices
         self._mask = mask if mask.logins is not None else replace(mask, logins=Logins())
         packages.resolve(self._packages)
@@ -216,7 +214,7 @@ class LocalAgentLauncher:
             folder=str(workspace),
             stdin=str(start.held / "stdin"),
             logs=str(site.logs.resolve()),
-            output_bytes=self._output_bytes,
+            output_bytes=OUTPUT_BYTES,
             secrets=list(start.mask.values),
             known=start.mask.logins.texts if start.mask.logins else [],
             watched=start.mask.logins.watched if start.mask.logins else [],

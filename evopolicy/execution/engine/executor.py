@@ -270,14 +270,12 @@ class _Crew:
 
     def alive(self, wanted: int) -> list[WorkerHandle]:
         """See `batch.Workers`."""
-        self._workers = [worker for worker in self._workers if not worker.dead or self._bury(worker)]
+        for worker in [worker for worker in self._workers if worker.dead]:
+            worker.close()
+            self._workers.remove(worker)
         while len(self._workers) < min(wanted, self.size):
             self._workers.append(self._engine.start_worker())
         return self._workers
-
-    def _bury(self, worker: WorkerHandle) -> bool:
-        worker.close()
-        return False
 
     def close(self) -> None:
         workers, self._workers = self._workers, []

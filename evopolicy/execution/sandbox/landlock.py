@@ -66,11 +66,11 @@ def handled(version: int) -> int:
 class Ruleset:
     """Rules being gathered; `restrict` puts this process and its children under them for ever."""
 
-    def __init__(self, version: int, *, network: bool = False) -> None:
-        """Handles everything `version` can refuse; `network` leaves TCP open."""
+    def __init__(self, version: int) -> None:
+        """Handles everything `version` can refuse."""
         self.rights = handled(version)
         # Bits of the attribute by version: files, TCP ports (4), scopes (6). An older kernel refuses a longer one.
-        fields = [self.rights, 0 if network else _NET_ALL, SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS]
+        fields = [self.rights, _NET_ALL, SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS]
         fields = fields[: 3 if version >= 6 else 2 if version >= 4 else 1]
         attribute = struct.pack(f"<{len(fields)}Q", *fields)
         self._fd = _call("landlock_create_ruleset", attribute, ctypes.c_size_t(len(attribute)), 0)
@@ -104,9 +104,9 @@ class Ruleset:
         os.close(self._fd)
 
 
-def restrict(version: int, rules: Iterable[tuple[Path | str, int]], *, network: bool = False) -> None:
+def restrict(version: int, rules: Iterable[tuple[Path | str, int]]) -> None:
     """Put this process and its children under `rules` (path, rights) for ever."""
-    ruleset = Ruleset(version, network=network)
+    ruleset = Ruleset(version)
     for path, rights in rules:
         ruleset.allow(path, rights)
     ruleset.restrict()

@@ -6,7 +6,7 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -68,16 +68,13 @@ def runtime() -> Runtime:
     dynload = platform_stdlib / "lib-dynload"
     archive = Path(sys.base_prefix) / "lib" / f"python{sys.version_info[0]}{sys.version_info[1]}.zip"
     folders = [stdlib] if stdlib == platform_stdlib else [stdlib, platform_stdlib]
-    readable = [entry for folder in folders if folder.is_dir() for entry in _without_packages(folder)]
+    entries = (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
+    readable = [entry for entry in entries if entry.name not in HIDDEN]
     libraries = [*_library_folders(), Path(sys.base_prefix).resolve() / "lib"]
     readable += [path for folder in libraries for path in shared_libraries(folder)]
     files = (Path("/etc/ld.so.cache"),)
     path = (str(archive), *map(str, folders), str(dynload))
     return Runtime(python, path, (*readable, *files), tuple(folders), tuple(libraries), files)
-
-
-def _without_packages(folder: Path) -> Iterator[Path]:
-    return (entry for entry in sorted(folder.iterdir()) if entry.name not in HIDDEN)
 
 
 def _library_folders() -> list[Path]:

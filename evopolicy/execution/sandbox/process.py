@@ -76,6 +76,7 @@ def leave_no_core() -> None:
     _prctl(_DUMPABLE, 0)
 
 
+_FORK_SECONDS = 60.0
 _FORK = ctypes.PyDLL(None).fork
 REFUSED = "the kernel refuses new processes: raise the limit on them (`ulimit -u`, pids.max of the container or cgroup)"
 
@@ -97,12 +98,12 @@ def plain_fork() -> int:
     return pid
 
 
-def patient_fork(seconds: float = 60.0) -> int:
+def patient_fork() -> int:
     """`plain_fork`, tried again while the kernel refuses: whoever has taken all there may be will be ended.
 
     Raises BlockingIOError where it still does after that.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + _FORK_SECONDS
     while True:
         try:
             return plain_fork()

@@ -265,9 +265,9 @@ def uncounted_filter() -> bytes:
     return assemble(FUTEXES, ALLOW)
 
 
-def assemble(rules: Sequence[Rule], default: int, machine: str | None = None) -> bytes:
+def assemble(rules: Sequence[Rule], default: int) -> bytes:
     """BPF of `rules` for this machine. Raises IsolationError where the machine has no table."""
-    machine = machine or platform.machine()
+    machine = platform.machine()
     if machine not in NUMBERS:
         raise IsolationError(f"no system-call filter for the machine '{machine}'; there are ones for {sorted(NUMBERS)}")
     numbers = NUMBERS[machine]
@@ -276,15 +276,11 @@ def assemble(rules: Sequence[Rule], default: int, machine: str | None = None) ->
         code += [(_JGE, 0, 1, _X32), (_RET, 0, 0, ENOSYS)]
     for rule in rules:
         if rule.name in numbers:
-            code += _branch(numbers[rule.name], rule)
+            answer = list(_answer(rule))
+            code += [(_JEQ, 0, len(answer), numbers[rule.name]), *answer]
     code += [(_JGE, 0, 1, LAST + 1), (_RET, 0, 0, ENOSYS)]
     code.append((_RET, 0, 0, default))
     return b"".join(struct.pack("<HBBI", *line) for line in code)
-
-
-def _branch(number: int, rule: Rule) -> Code:
-    body = list(_answer(rule))
-    return [(_JEQ, 0, len(body), number), *body]
 
 
 def _answer(rule: Rule) -> Iterable[tuple[int, int, int, int]]:

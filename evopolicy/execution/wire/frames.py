@@ -96,8 +96,6 @@ class Wire:
 
     def receive(self) -> Frame | None:
         """The next frame, None while it is not all there. Raises EOFError once the process is gone, or WireError."""
-        if self._held:
-            return self._receive_more()
         try:
             count = self.sock.recv_into(self._buffer)
         except BlockingIOError:
@@ -106,22 +104,10 @@ class Wire:
             raise EOFError from None
         if count == 0:
             raise EOFError
-        if count >= _HEAD:
+        if count >= _HEAD and not self._held:  # the usual answer comes whole
             size, number, kind = _unpack(self._buffer)
             if count == _HEAD + size:
                 return number, kind, bytes(self._view[_HEAD:count])
-        self._held += self._view[:count]
-        return self._take()
-
-    def _receive_more(self) -> Frame | None:
-        try:
-            count = self.sock.recv_into(self._buffer)
-        except BlockingIOError:
-            return None
-        except OSError:
-            raise EOFError from None
-        if count == 0:
-            raise EOFError
         self._held += self._view[:count]
         return self._take()
 

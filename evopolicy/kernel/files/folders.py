@@ -19,9 +19,9 @@ _PREFIX = "evopolicy-"
 class HeldFolder:
     """A fresh private folder, removed by `close`; a killed Host's is removed by the next one that is made."""
 
-    def __init__(self, purpose: str, root: Path | None = None) -> None:
+    def __init__(self, purpose: str) -> None:
         """`purpose`: a word for a person who lists temporary folders. Raises ExecutionError where none can be made."""
-        root = root or Path(tempfile.gettempdir())
+        root = Path(tempfile.gettempdir())
         try:
             sweep(root)
             self.path = root.resolve() / f"{_PREFIX}{purpose}-{secrets.token_hex(8)}"

@@ -98,15 +98,15 @@ def plan_pool(config: PoolConfig, benchmark: Benchmark, secret: bytes = b"") -> 
 def _plan_split(
     config: PoolConfig, benchmark: Benchmark, split: Split, case: Callable[[Split, int], int], secret: bytes
 ) -> tuple[EpisodeSpec, ...]:
-    episodes = []
+    episodes, spec = [], benchmark.spec
     for index in range(config.size(split)):
         seed = case(split, index)
-        policy_seed = (
-            seed + 1 if config.policy_seed == "case_plus_one" else _policy_seed(config, benchmark, secret, split, index)
-        )
-        scenario = public(benchmark.plan(split, seed), f"{benchmark.spec.slug}: plan")
+        policy_seed = seed + 1
+        if config.policy_seed == "opaque":
+            policy_seed = derive_seed("policy", secret, config.seed, spec.id, spec.digest, split, index) % 2**32
+        scenario = public(benchmark.plan(split, seed), f"{spec.slug}: plan")
         if not isinstance(scenario, dict):
-            raise BenchmarkError(f"{benchmark.spec.slug}: plan returned a {type(scenario).__name__}, a dict is needed")
+            raise BenchmarkError(f"{spec.slug}: plan returned a {type(scenario).__name__}, a dict is needed")
         episodes.append(EpisodeSpec(index, seed, policy_seed, scenario))
     return tuple(episodes)
 
@@ -122,11 +122,6 @@ def _case_seeds(config: PoolConfig, benchmark: Benchmark, secret: bytes) -> Call
         return paper_case
     name = case_name(benchmark.spec)
     return lambda split, index: paper_hash_case(name, split, index)
-
-
-def _policy_seed(config: PoolConfig, benchmark: Benchmark, secret: bytes, split: Split, index: int) -> int:
-    spec = benchmark.spec
-    return derive_seed("policy", secret, config.seed, spec.id, spec.digest, split, index) % 2**32
 
 
 def derive_seed(domain: str, *parts: object) -> int:

@@ -17,8 +17,8 @@ from evopolicy.kernel.files.durable import link_durably, make_folder, write_dura
 from evopolicy.kernel.files.program import link_program
 from evopolicy.kernel.ports.benchmark import PrivateSplit
 from evopolicy.kernel.ports.protocols import Observer
+from evopolicy.kernel.run.notifier import Notifier
 from evopolicy.kernel.run.result import Grading, complete, graded_path, has_ended, measure_split, validate
-from evopolicy.kernel.run.watch import Watch
 from evopolicy.kernel.secrecy.secrets import masked_events
 from evopolicy.kernel.session.failures import MEANINGS
 from evopolicy.kernel.session.journal import JOURNAL, Journal, read_journal
@@ -89,32 +89,32 @@ def regrade(grading: Grading, splits: Sequence[PrivateSplit], observers: Sequenc
 
     Goes on where it was cut. Raises ExecutionError where an Evaluation cannot be completed; nothing is lost then.
     """
-    watch = Watch(observers)
-    journal = Journal(grading.folder, watch.event, masked_events(grading.bench.mask, MEANINGS))
+    notifier = Notifier(observers)
+    journal = Journal(grading.folder, notifier.event, masked_events(grading.bench.mask, MEANINGS))
     try:
         ledger = Ledger(journal)
-        watch.state = lambda: ledger.state
+        notifier.state = lambda: ledger.state
         if not has_ended(grading.record, ledger.state):
-            _measure_all(grading, ledger, watch, splits)
-            complete(grading, ledger, watch)
+            _measure_all(grading, ledger, notifier, splits)
+            complete(grading, ledger, notifier)
     finally:
         journal.close()
     return load_run(grading.folder)
 
 
-def _measure_all(grading: Grading, ledger: Ledger, watch: Watch, splits: Sequence[PrivateSplit]) -> None:
+def _measure_all(grading: Grading, ledger: Ledger, notifier: Notifier, splits: Sequence[PrivateSplit]) -> None:
     programs = programs_of(grading.record, ledger)
     for program in programs:
         link_program(grading.folder, grading.store, program)
     for split in splits:
-        watch.total = len(programs) * len(getattr(grading.pool, split))
+        notifier.total = len(programs) * len(getattr(grading.pool, split))
         for number, program in enumerate(programs):
-            watch.offset = number * len(getattr(grading.pool, split))
+            notifier.offset = number * len(getattr(grading.pool, split))
             if split == "validation":
-                validate(grading, ledger, watch, program)
+                validate(grading, ledger, notifier, program)
             else:
-                measure_split(grading, ledger, watch, split, program)
-    watch.offset = watch.total = 0
+                measure_split(grading, ledger, notifier, split, program)
+    notifier.offset = notifier.total = 0
 
 
 def programs_of(record: RunRecord, ledger: Ledger) -> list[str]:

@@ -16,7 +16,7 @@ from evopolicy.kernel.ports.benchmark import EpisodeSpec, PrivateSplit, Split
 from evopolicy.kernel.ports.evaluation import evaluate_program
 from evopolicy.kernel.ports.outcome import Graded, failure_counts
 from evopolicy.kernel.ports.pool import Pool
-from evopolicy.kernel.run.watch import Watch
+from evopolicy.kernel.run.notifier import Notifier
 from evopolicy.kernel.session.failures import FAILING_PAID, invalidates_run
 from evopolicy.kernel.session.record import RunRecord
 from evopolicy.kernel.session.selection import Candidate, Measurement, measure, select
@@ -41,7 +41,7 @@ def has_ended(record: RunRecord, state: RunState) -> bool:
     return state.results.get(record.result_key, ResultState()).ended
 
 
-def complete(grading: Grading, ledger: Ledger, watch: Watch) -> None:
+def complete(grading: Grading, ledger: Ledger, notifier: Notifier) -> None:
     """Validate, select and assess under the record's rule, as far as that is not done yet.
 
     Raises ExecutionError where it cannot be completed; what was measured is kept.
@@ -49,21 +49,21 @@ def complete(grading: Grading, ledger: Ledger, watch: Watch) -> None:
     key = grading.record.result_key
     if has_ended(grading.record, ledger.state):
         return
-    watch.state = lambda: ledger.state
+    notifier.state = lambda: ledger.state
     result = ledger.state.results.get(key, ResultState())
     digest = result.selected
     if digest is None:
-        digest, submission = _select(grading, ledger, watch)
+        digest, submission = _select(grading, ledger, notifier)
         ledger.append("selected", result=key, program=digest, submission=submission)
     if result.assessment is None:
-        watch.progress("assessment", 0, len(grading.pool.assessment))
-        measured, seconds = measure_split(grading, ledger, watch, "assessment", digest)
+        notifier.progress("assessment", 0, len(grading.pool.assessment))
+        measured, seconds = measure_split(grading, ledger, notifier, "assessment", digest)
         ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
     reasons = [*ledger.state.handoff_reasons, *grading.bench.benchmark.spec.remarks]
     if failing_paid(grading, ledger.state, digest):
         reasons.append(FAILING_PAID)
     ledger.append("ended", result=key, valid=not any(map(invalidates_run, reasons)), reasons=reasons)
-    watch.progress("done", 0, 0)
+    notifier.progress("done", 0, 0)
 
 
 def failing_paid(grading: Grading, state: RunState, selected: str) -> bool:
@@ -77,7 +77,7 @@ def failing_paid(grading: Grading, state: RunState, selected: str) -> bool:
     )
 
 
-def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | None]:
+def _select(grading: Grading, ledger: Ledger, notifier: Notifier) -> tuple[str, int | None]:
     """Digest and number of the selected Submission; the initial Program and None where nothing was published."""
     state = ledger.state
     submissions = [s for s in state.published if s.id in (state.candidates or ())]
@@ -88,9 +88,9 @@ def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | 
     validated: dict[str, Measurement] = {}
     total = len(programs) * len(grading.pool.validation)
     for number, program in enumerate(programs):
-        watch.offset, watch.total = number * len(grading.pool.validation), total
-        validated[program] = validate(grading, ledger, watch, program)
-    watch.offset = watch.total = 0
+        notifier.offset, notifier.total = number * len(grading.pool.validation), total
+        validated[program] = validate(grading, ledger, notifier, program)
+    notifier.offset = notifier.total = 0
     named = {number: rank for rank, number in enumerate(state.named)}
     candidates = [
         Candidate(s.id, s.program, s.score or 0.0, validated.get(s.program), named.get(s.id)) for s in submissions
@@ -99,7 +99,7 @@ def _select(grading: Grading, ledger: Ledger, watch: Watch) -> tuple[str, int | 
     return chosen.program, chosen.submission
 
 
-def validate(grading: Grading, ledger: Ledger, watch: Watch, program: str) -> Measurement:
+def validate(grading: Grading, ledger: Ledger, notifier: Notifier, program: str) -> Measurement:
     """Measure `program` on Validation and write it down, where the result does not have it yet.
 
     Raises ExecutionError where it cannot be completed.
@@ -108,13 +108,13 @@ def validate(grading: Grading, ledger: Ledger, watch: Watch, program: str) -> Me
     earlier = ledger.state.results.get(key, ResultState()).validation.get(program)
     if earlier is not None:
         return earlier
-    measured, seconds = measure_split(grading, ledger, watch, "validation", program)
+    measured, seconds = measure_split(grading, ledger, notifier, "validation", program)
     ledger.append("validated", result=key, program=program, measurement=_plain(measured), wall_seconds=seconds)
     return measured
 
 
 def measure_split(
-    grading: Grading, ledger: Ledger, watch: Watch, split: PrivateSplit, program: str
+    grading: Grading, ledger: Ledger, notifier: Notifier, split: PrivateSplit, program: str
 ) -> tuple[Measurement, float]:
     """Measure `program` on `split`. Episodes measured before, by a killed Host or under another rule, are not rerun."""
     started = time.monotonic()
@@ -123,7 +123,7 @@ def measure_split(
     by_index = {graded.outcome.index: graded for graded in read_graded(path)}
     missing = [episode for episode in episodes if episode.index not in by_index]
     if missing:
-        fresh = _evaluate(grading, ledger, watch, split, program, missing, len(episodes))
+        fresh = _evaluate(grading, ledger, notifier, split, program, missing, len(episodes))
         by_index.update({graded.outcome.index: graded for graded in fresh})
         write_graded(path, [by_index[index] for index in sorted(by_index)])
     graded = [by_index[episode.index] for episode in episodes]
@@ -144,7 +144,7 @@ def graded_path(folder: Path, split: Split, program: str) -> Path:
 def _evaluate(
     grading: Grading,
     ledger: Ledger,
-    watch: Watch,
+    notifier: Notifier,
     split: PrivateSplit,
     program: str,
     episodes: Sequence[EpisodeSpec],
@@ -159,7 +159,7 @@ def _evaluate(
             grading.store.folder(program),
             episodes,
             retries=bench.episode_retries,
-            progress=lambda done: watch.progress(split, before + done, total),
+            progress=lambda done: notifier.progress(split, before + done, total),
             mask=bench.mask,
         )
     except EvoPolicyError as error:

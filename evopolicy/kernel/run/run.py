@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -29,10 +28,10 @@ from evopolicy.kernel.run.attempt import (
     waited_of,
 )
 from evopolicy.kernel.run.endings import WAITED_SHARE, remedy
+from evopolicy.kernel.run.notifier import Notifier
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.run.result import Grading, complete, has_ended
 from evopolicy.kernel.run.stream import STDOUT, is_kept, joined, plain, read_transcript, write_transcript
-from evopolicy.kernel.run.watch import Watch
 from evopolicy.kernel.secrecy.masked_files import Cut, mask_files
 from evopolicy.kernel.secrecy.secrets import NO_SECRETS, Masker, masked_events
 from evopolicy.kernel.session.failures import (
@@ -53,7 +52,7 @@ from evopolicy.kernel.session.failures import (
 from evopolicy.kernel.session.journal import Journal
 from evopolicy.kernel.session.record import Run, RunRecord, check_versions, load_run, read_record, write_record
 from evopolicy.kernel.session.session import Session, SessionSite
-from evopolicy.kernel.session.state import Ledger, RunState
+from evopolicy.kernel.session.state import Ledger
 
 
 @dataclass(frozen=True)
@@ -87,16 +86,17 @@ def run(plan: RunPlan) -> Run:
     started, and RecordError where the disk fails or the folder holds another Run. The Run then stays resumable and
     nothing is lost.
     """
-    watch = Watch(plan.observers)
+    notifier = Notifier(plan.observers)
     try:
-        journal = Journal(plan.folder, watch.event, masked_events(plan.mask, MEANINGS))
+        journal = Journal(plan.folder, notifier.event, masked_events(plan.mask, MEANINGS))
         try:
             ledger = Ledger(journal)
             _open(plan, ledger, journal)
             if ledger.state.candidates is None:
-                _session(plan, ledger, watch)
-            complete(_grading(plan), ledger, watch)
-            watch.progress("done", 0, 0)
+                _session(plan, ledger, notifier)
+            site = plan.site
+            complete(Grading(plan.record, plan.folder, site.bench, site.pool, site.store), ledger, notifier)
+            notifier.progress("done", 0, 0)
         finally:
             journal.close()
     except OSError as error:
@@ -127,16 +127,12 @@ def _open(plan: RunPlan, ledger: Ledger, journal: Journal) -> None:
         ledger.append("resumed", result=plan.record.result_key)
 
 
-def _grading(plan: RunPlan) -> Grading:
-    return Grading(plan.record, plan.folder, plan.site.bench, plan.site.pool, plan.site.store)
-
-
 # --- Session and handoff -----------------------------------------------------------------------------------------
 
 
-def _session(plan: RunPlan, ledger: Ledger, watch: Watch) -> None:
-    watch.state = lambda: ledger.state
-    session = Session(plan.site, ledger, lambda done, total: watch.progress("session", done, total))
+def _session(plan: RunPlan, ledger: Ledger, notifier: Notifier) -> None:
+    notifier.state = lambda: ledger.state
+    session = Session(plan.site, ledger, lambda done, total: notifier.progress("session", done, total))
     try:
         _await_killed_agent(plan, ledger)
         session.recover()
@@ -145,7 +141,7 @@ def _session(plan: RunPlan, ledger: Ledger, watch: Watch) -> None:
             raise session.failure
         _end_killed_attempt(plan, session, ledger)
         _remake_transcripts(plan, ledger)
-        if not session.finished and _to_start(plan, ledger.state):
+        if not session.finished and restarts(ledger.state.agent_ended, resumes=plan.agent.resumes):
             _with_agent(plan, session, ledger)
         session.close(ledger.state.agent_ended or "budget")
     except BaseException:
@@ -199,10 +195,6 @@ def _remake_transcripts(plan: RunPlan, ledger: Ledger) -> None:
             _keep_transcript(plan, ledger, attempt)
 
 
-def _to_start(plan: RunPlan, state: RunState) -> bool:
-    return restarts(state.agent_ended, resumes=plan.agent.resumes)
-
-
 def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
     """Run attempts of the agent until it has ended for good and nothing is in flight."""
     logs, prompt, seed = plan.folder / "agent", plan.prompt, plan.record.seed
@@ -221,7 +213,8 @@ def _with_agent(plan: RunPlan, session: Session, ledger: Ledger) -> None:
             if session.failure is not None:
                 return  # as if the Host had been killed
             _sync_logs(plan, attempt)
-            ledger.append("agent_ended", **_end_event(end))
+            known = {key: value for key, value in msgspec.to_builtins(end).items() if value is not None}
+            ledger.append("agent_ended", **known)
             session.settle()
             _keep_transcript(plan, ledger, attempt)
             if end.reason in (AUTHENTICATION, UNANSWERED) and not ledger.state.submissions:
@@ -248,10 +241,6 @@ def _sync_logs(plan: RunPlan, attempt: int) -> None:
     logs = attempt_logs(plan.folder / "agent", attempt)
     if logs.is_dir():
         sync_tree(logs)
-
-
-def _end_event(end: AgentEnd) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.to_builtins(end).items() if value is not None}
 
 
 def _keep_transcript(plan: RunPlan, ledger: Ledger, attempt: int) -> None:

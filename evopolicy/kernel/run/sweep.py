@@ -16,7 +16,6 @@ from evopolicy.kernel.files.versioned import SWEEP_FORMAT, read_versioned
 
 SCHEMA = SWEEP_FORMAT.newest
 SWEEP = SWEEP_FORMAT.name
-CELL_STATUSES = ("pending", "running", "finished", "reused", "failed")
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Cell:
     overrides: tuple[str, ...] = ()
     """The overrides that make this cell."""
     status: str = "pending"
-    """One of CELL_STATUSES; 'reused' is a Run that was finished before this sweep."""
+    """'pending', 'running', 'finished', 'failed', or 'reused': its Run was finished before this sweep."""
     error: str = ""
     """One sentence, where it failed."""
     result_key: str = ""

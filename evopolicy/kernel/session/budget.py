@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from evopolicy.kernel.errors import ConfigError, Refused
 
@@ -73,7 +73,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Account:
-    """What has been spent of a Budget with a pool of `pool_size`. `spend` gives the next one."""
+    """What has been spent of a Budget with a pool of `pool_size`."""
 
     budget: Budget
     pool_size: int
@@ -123,8 +123,3 @@ class Account:
                 "units, and this budget has to be spent whole",
                 f"name at least {least} indices",
             )
-
-    def spend(self, units: int) -> Account:
-        """The account after one Submission of `units`. Raises Refused as `check` does."""
-        self.check(units)
-        return replace(self, submissions_used=self.submissions_used + 1, episodes_used=self.episodes_used + units)

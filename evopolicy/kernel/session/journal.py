@@ -79,7 +79,8 @@ class Journal:
         """
         if self._failed:
             raise RecordError("the journal could not be written before; mend that and run the command again")
-        now = _not_before(self._time(), round(time.time(), 3))
+        last = float(self.events[-1].get("time") or 0.0) if self.events else 0.0
+        now = _not_before(last, round(time.time(), 3))
         line: Event = {"n": len(self.events), "time": now, "event": event, **self._mask(content)}
         if not self._stated:
             line = {**line, SCHEMA_KEY: JOURNAL_FORMAT.newest}
@@ -99,9 +100,6 @@ class Journal:
         except Exception:
             pass
         return line
-
-    def _time(self) -> float:
-        return float(self.events[-1].get("time") or 0.0) if self.events else 0.0
 
     def _write(self, data: bytes) -> None:
         left = memoryview(data)

@@ -209,10 +209,9 @@ def wait_for_output(process: AgentProcess, site: AgentSite) -> None:
     assert becomes(said), "the agent printed nothing"
 
 
-def test_endless_output_keeps_its_head_and_its_tail(site: AgentSite) -> None:
-    process = launcher("none", output_bytes=1000).start(
-        site, script("import sys\nsys.stdout.write('head' + 'x' * 9_000_000 + 'tail')")
-    )
+def test_endless_output_keeps_its_head_and_its_tail(site: AgentSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evopolicy.execution.agent.launcher.OUTPUT_BYTES", 1000)
+    process = launcher("none").start(site, script("import sys\nsys.stdout.write('head' + 'x' * 9_000_000 + 'tail')"))
     process.wait(PATIENCE)
     process.stop()
     kept = (site.logs / "stdout.log").read_bytes()

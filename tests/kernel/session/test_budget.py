@@ -48,6 +48,12 @@ def test_a_budget_that_cannot_be_is_refused_by_its_key(changes: dict[str, Any], 
         replace(EARLY, **changes)
 
 
+def after(account: Account, units: int) -> Account:
+    """The account once a Submission of `units` was let through."""
+    account.check(units)
+    return replace(account, submissions_used=account.submissions_used + 1, episodes_used=account.episodes_used + units)
+
+
 def test_a_cap_above_the_pool_is_refused() -> None:
     replace(EARLY, per_submission=8).check_against(8)
     with pytest.raises(ConfigError, match="the cap 9 is above the pool's 8 Episodes"):
@@ -64,10 +70,10 @@ def test_a_budget_that_cannot_be_exhausted_is_refused() -> None:
 def test_allow_early_spends_as_it_likes_up_to_its_limits() -> None:
     account = Account(EARLY, pool_size=8)
     assert [code(account, units) for units in (1, 8, 9, 11)] == ["", "", "over_cap", "over_budget"]
-    account = account.spend(8)
+    account = after(account, 8)
     assert (account.episodes_left, account.submissions_left, account.spent) == (2, 2, False)
     assert [code(account, units) for units in (2, 3)] == ["", "over_budget"]
-    account = account.spend(1).spend(1)
+    account = after(after(account, 1), 1)
     assert account.spent
     assert account.episodes_left == 0
     assert code(account, 1) == "no_submissions_left"
@@ -79,25 +85,25 @@ def test_a_cap_holds_for_each_submission() -> None:
 
 
 def test_a_budget_is_spent_when_either_limit_is() -> None:
-    assert Account(EARLY, 20).spend(10).spent
-    assert Account(replace(EARLY, submissions=1), 20).spend(1).spent
+    assert after(Account(EARLY, 20), 10).spent
+    assert after(Account(replace(EARLY, submissions=1), 20), 1).spent
 
 
 def test_exhaust_refuses_what_could_not_be_made_up() -> None:
     account = Account(replace(EXHAUST, per_submission=4), pool_size=8)
     assert [code(account, units) for units in (1, 2, 4)] == ["unreachable", "", ""]
-    account = account.spend(2)
+    account = after(account, 2)
     assert [code(account, units) for units in (3, 4)] == ["unreachable", ""]
     with pytest.raises(Refused, match="could not spend the other 5 units") as caught:
         account.check(3)
     assert caught.value.remedy == "name at least 4 indices"
-    assert account.spend(4).spend(4).episodes_left == 0
+    assert after(after(account, 4), 4).episodes_left == 0
 
 
 def test_a_refusal_spends_nothing() -> None:
     account = Account(EXHAUST, pool_size=4)
     with pytest.raises(Refused):
-        account.spend(1)
+        account.check(1)
     assert (account.submissions_used, account.episodes_used) == (0, 0)
 
 
@@ -116,11 +122,11 @@ def test_under_exhaust_whatever_was_accepted_can_be_completed_to_exactly_the_who
     account = Account(budget, pool)
     for units in asked:
         if code(account, units) == "":
-            account = account.spend(units)
+            account = after(account, units)
     while not account.spent:
         open_to_it = [units for units in range(1, budget.cap(pool) + 1) if code(account, units) == ""]
         assert open_to_it, f"stuck with {account.episodes_left} units and {account.submissions_left} Submissions left"
-        account = account.spend(open_to_it[0])
+        account = after(account, open_to_it[0])
     assert account.episodes_left == 0
 
 
@@ -129,6 +135,6 @@ def test_nothing_is_ever_overspent(asked: list[int], finish: str) -> None:
     account = Account(Budget(4, 20, 7, finish, "all"), 9)
     for units in asked:
         if code(account, units) == "":
-            account = account.spend(units)
+            account = after(account, units)
         assert account.submissions_left >= 0
         assert account.episodes_left >= 0

@@ -16,7 +16,6 @@ from email.message import Message
 from typing import Any, cast
 
 MAX_ANSWER_BYTES = 64 << 20
-MAX_PAUSE_SECONDS = 60.0
 MAX_RETRY_AFTER_SECONDS = 300.0
 """A server that wants a longer pause is left to the Host, which begins again later."""
 PROGRESS_SECONDS = 30.0
@@ -152,7 +151,8 @@ def ask(server: Server, body: Mapping[str, Any], say: Say) -> Answer:
             return ask_once(server, body, say)
         except Failure as failure:
             wanted = failure.after if failure.after is not None else server.retry_seconds * 2**attempt
-            if not failure.retry or attempt == server.retries or wanted > _longest(failure):
+            longer = failure.after is not None and wanted > MAX_RETRY_AFTER_SECONDS
+            if not failure.retry or attempt == server.retries or longer:
                 raise
             pause = wanted if failure.after is not None else wanted * random.uniform(0.8, 1.2)
             say(
@@ -161,10 +161,6 @@ def ask(server: Server, body: Mapping[str, Any], say: Say) -> Answer:
             )  # fmt: skip
             time.sleep(pause)
     raise AssertionError("the last attempt returns or raises")
-
-
-def _longest(failure: Failure) -> float:
-    return MAX_RETRY_AFTER_SECONDS if failure.after is not None else float("inf")
 
 
 def ask_once(server: Server, body: Mapping[str, Any], say: Say) -> Answer:

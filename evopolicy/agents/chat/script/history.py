@@ -200,7 +200,7 @@ def fenced_calls(text: str) -> list[Call]:
         inside = True
         while inside:
             # What the JSON holds may itself have fences: its own end counts, not the next fence.
-            begin = place + _blanks(text[place:])
+            begin = len(text) - len(text[place:].lstrip())
             try:
                 value, place = json.JSONDecoder(strict=False).raw_decode(text, begin)
                 calls.append(_fenced_call(value))
@@ -210,10 +210,6 @@ def fenced_calls(text: str) -> list[Call]:
                 calls.append(Call("", "", text[begin:place]))
             inside = text[place:].lstrip().startswith("{")
     return calls
-
-
-def _blanks(text: str) -> int:
-    return len(text) - len(text.lstrip())
 
 
 def _fenced_call(value: Any) -> Call:

@@ -195,7 +195,7 @@ class Toolbox:
             argv += [str(number) for number in given.get("submissions", ())]
         code, answer, stderr = self._call(argv)
         pause = 0.0
-        while verb in ("submit", "wait") and _status(answer) == "running":
+        while verb in ("submit", "wait") and (answer.get("submission") or {}).get("status") == "running":
             time.sleep(pause)
             pause = min(0.5, pause + 0.05)  # a Host that answers at once is not asked without end
             code, answer, stderr = self._call(["wait"])
@@ -225,10 +225,6 @@ class Toolbox:
     def closed(self) -> bool:
         """Whether the Session is over, however it came to be."""
         return bool(self._call(["status"])[1].get("state") == "finished")
-
-
-def _status(answer: Mapping[str, Any]) -> Any:
-    return (answer.get("submission") or {}).get("status")
 
 
 def _followed(process: subprocess.Popen[bytes], pipe: int, output: HeadTail, deadline: float) -> bool:

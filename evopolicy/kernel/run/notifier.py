@@ -10,7 +10,7 @@ from evopolicy.kernel.session.journal import Event
 from evopolicy.kernel.session.state import RunState
 
 
-class Watch:
+class Notifier:
     """Tells the observers; what they raise is dropped."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
