@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.agents.streams.attempts import earlier, home_files, lines_with
-from evopolicy.agents.streams.stream import inner, json_lines, json_value, text_of
+from evopolicy.agents.streams.stream import arguments_of, inner, json_lines, text_of
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript
 
 _REFUSED = re.compile(r"^\w+ failed: .{0,80}Rejected\(", re.DOTALL)
@@ -54,10 +54,6 @@ def _refused(thread: str, logs: Path | None) -> Iterator[tuple[str, ToolCall]]:
 
 
 def _call(name: str, item: Any, output: str) -> ToolCall:
-    given = text_of(inner(item, "arguments"))
-    try:
-        value = json_value(given) if given else {}
-    except ValueError:
-        value = given
-    arguments = value if isinstance(value, dict) else {"input": value}
+    value = arguments_of(text_of(inner(item, "arguments")))
+    arguments = value if isinstance(value, dict) else {} if value is None else {"input": value}
     return ToolCall(name, text_of(inner(item, "name")), arguments, output, failed=True)

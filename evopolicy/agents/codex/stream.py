@@ -140,12 +140,10 @@ class _Reading:
             self.collected.result(name, _result(kind, item), failed=failed, line=number)
 
 
-def _call_of(kind: str, item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _call_of(kind: str, item: Mapping[str, Any]) -> tuple[str, Any]:
     """Name and arguments of a call."""
     if kind == "mcp_tool_call":
-        given = item.get("arguments")
-        arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
-        return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}", arguments
+        return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}", item.get("arguments")
     named = {"command_execution": "command", "file_change": "changes", "web_search": "query", "todo_list": "items"}
     return kind, {named[kind]: item.get(named[kind])}
 

@@ -13,7 +13,15 @@ from evopolicy.agents.gemini_cli import parser as gemini_cli
 from evopolicy.agents.kimi_code import parser as kimi_code
 from evopolicy.agents.opencode import parser as opencode
 from evopolicy.agents.streams.attempts import home_files
-from evopolicy.agents.streams.stream import MAX_ERROR, Collected, inner, json_value, numbered_json_lines, text_of
+from evopolicy.agents.streams.stream import (
+    MAX_ERROR,
+    Collected,
+    arguments_of,
+    inner,
+    json_value,
+    numbered_json_lines,
+    text_of,
+)
 from evopolicy.kernel.ports.transcript import Transcript, Usage
 
 Reader = Callable[[Iterable[str], Path | None], Transcript]
@@ -70,7 +78,7 @@ def _of_messages(messages: list[object], status: str) -> Transcript:
             calls = inner(message, "tool_calls")
             for call in calls if isinstance(calls, list) else ():
                 given = text_of(inner(call, "function", "arguments"))
-                seen.call(text_of(inner(call, "id")), text_of(inner(call, "function", "name")), _arguments(given))
+                seen.call(text_of(inner(call, "id")), text_of(inner(call, "function", "name")), arguments_of(given))
         elif role == "tool":
             seen.result(text_of(inner(message, "tool_call_id")), text)
         elif role in ("user", "system"):
@@ -107,13 +115,6 @@ def _whole_answers(lines: Iterable[str]) -> Iterator[str]:
             line = json.dumps({**event, "message": {**message, "id": f"answer-{answer}"}})
         answer += event is not None and event.get("type") == "user"
         yield line
-
-
-def _arguments(given: str) -> object:
-    try:
-        return json_value(given) if given else None
-    except ValueError:
-        return given
 
 
 PARSERS: dict[str, Reader] = {

@@ -12,11 +12,11 @@ from evopolicy.agents.kimi_code.wire_log import WireLog
 from evopolicy.agents.streams.reasoning import with_reasoning
 from evopolicy.agents.streams.stream import (
     Collected,
+    arguments_of,
     count_of,
     error_kind_of,
     error_of,
     inner,
-    json_value,
     numbered_json_lines,
     stderr_of,
     text_of,
@@ -73,15 +73,7 @@ class _Reader:
         for call in calls if isinstance(calls, list) else ():
             name, id = inner(call, "function", "name"), inner(call, "id")  # noqa: A001 (the protocol's word)
             if isinstance(name, str) and isinstance(id, str):
-                self.seen.call(id, name, _arguments(inner(call, "function", "arguments")), line=line)
-
-
-def _arguments(given: Any) -> Any:
-    """A JSON text as what it holds."""
-    try:
-        return json_value(given) if isinstance(given, str) else given
-    except ValueError:
-        return given
+                self.seen.call(id, name, arguments_of(inner(call, "function", "arguments")), line=line)
 
 
 def _retried(event: dict[str, Any]) -> str:

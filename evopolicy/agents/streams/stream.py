@@ -61,6 +61,14 @@ def json_value(text: str) -> Any:
     return value
 
 
+def arguments_of(text: Any) -> Any:
+    """What the JSON text of a call's arguments holds: None for an empty one, the text itself where it is not JSON."""
+    try:
+        return (json_value(text) if text else None) if isinstance(text, str) else text
+    except ValueError:
+        return text
+
+
 def inner(value: Any, *names: str) -> Any:
     """`value[a][b]...` through nested objects; None where one is missing or no object."""
     for name in names:
