@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.errors import ExecutionError, Refused, did_you_mean
-from evopolicy.kernel.ports.protocols import SESSION_VERBS, SessionHandler
+from evopolicy.kernel.errors import ExecutionError, Refused
+from evopolicy.kernel.ports.protocols import SessionHandler
 from evopolicy.session.client import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
 
 log = logging.getLogger(__name__)
@@ -26,20 +26,6 @@ log = logging.getLogger(__name__)
 MAX_PATH_BYTES = 100
 """A Unix address holds 107 bytes; some are kept for a sandbox that mounts the folder elsewhere."""
 _PREFIX, _SOCKET, _LOCK = "evopolicy-s-", "session.sock", "host.lock"
-_ARGUMENTS: dict[str, dict[str, tuple[type, ...]]] = {
-    "status": {},
-    "check": {"path": (str,)},
-    "submit": {"path": (str,), "episodes": (str,), "detach": (bool,)},
-    "wait": {},
-    "feedback": {"submission": (int, type(None))},
-    "finish": {"candidates": (list,)},
-}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "check": {"path": "program"},
-    "submit": {"detach": False},
-    "feedback": {"submission": None},
-    "finish": {"candidates": []},
-}
 
 
 @dataclass(frozen=True)
@@ -189,28 +175,9 @@ def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
     if not isinstance(call, dict) or not isinstance(call.get("verb"), str):
         raise Refused("bad_request", 'The call has no "verb".', "Use `evopolicy-session`.")
     verb, arguments = call["verb"], call.get("arguments", {})
-    if verb not in SESSION_VERBS:
-        raise Refused("unknown_verb", f"There is no verb '{_short(verb)}'.{did_you_mean(verb, SESSION_VERBS)}")
     if not isinstance(arguments, Mapping):
         raise Refused("bad_request", 'The call\'s "arguments" are not an object.', "Use `evopolicy-session`.")
-    return verb, _check(verb, {**_DEFAULTS.get(verb, {}), **arguments})
-
-
-def _check(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    wanted = _ARGUMENTS[verb]
-    for name in arguments:
-        if name not in wanted:
-            hint = did_you_mean(name, wanted)
-            raise Refused("bad_request", f"'{verb}' takes no argument '{_short(name)}'.{hint}")
-    for name, types in wanted.items():
-        if name not in arguments:
-            raise Refused("bad_request", f"'{verb}' needs the argument '{name}'.")
-        if not isinstance(arguments[name], types) or (bool not in types and isinstance(arguments[name], bool)):
-            found = type(arguments[name]).__name__
-            raise Refused("bad_request", f"'{name}' of '{verb}' has to be {types[0].__name__}, found {found}.")
-    if verb == "finish" and not all(type(item) is int for item in arguments["candidates"]):
-        raise Refused("bad_request", "The candidates of 'finish' are Submission numbers.", "For instance: finish 3 7")
-    return arguments
+    return verb, dict(arguments)
 
 
 def _refusal(code: str, reason: str, remedy: str = "") -> dict[str, Any]:
@@ -227,10 +194,6 @@ def _encode(response: Mapping[str, Any]) -> bytes:
         reason = f"The answer would be longer than {MAX_RESPONSE_BYTES} bytes."
         line = _encode(_refusal("too_long", reason, "Read the Feedback's files in the workspace instead."))
     return line
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 # --- the folder --------------------------------------------------------------------------------------------------

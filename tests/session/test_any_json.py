@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evopolicy.kernel.ports.protocols import SESSION_VERBS
+from evopolicy.kernel.session.arguments import ARGUMENTS as VERBS
 from evopolicy.kernel.session.journal import Journal
 from evopolicy.kernel.session.session import Session
 from evopolicy.kernel.session.state import Ledger
@@ -29,7 +29,7 @@ SELECTORS = st.text("0123456789:, ", max_size=8) | st.text(max_size=5)
 ARGUMENTS = st.dictionaries(
     st.sampled_from(["path", "episodes", "detach", "submission", "candidates", "other"]), JSON, max_size=3
 ) | st.fixed_dictionaries({"path": PATHS, "episodes": SELECTORS}) | st.fixed_dictionaries({"path": PATHS})  # fmt: skip
-CALLS = st.fixed_dictionaries({"verb": st.sampled_from([*SESSION_VERBS, "_submit", "close", ""])}, optional={
+CALLS = st.fixed_dictionaries({"verb": st.sampled_from([*VERBS, "_submit", "close", ""])}, optional={
     "arguments": ARGUMENTS | JSON,
 })  # fmt: skip
 

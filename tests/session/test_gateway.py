@@ -93,13 +93,7 @@ def test_folders_of_killed_hosts_are_cleared_and_others_kept(monkeypatch: pytest
         (b"[" * 50_000 + b"\n", "bad_request", "JSON"),
         (b"[]\n", "bad_request", "verb"),
         (b'{"verb": 3}\n', "bad_request", "verb"),
-        (b'{"verb": "sumbit"}\n', "unknown_verb", "Did you mean 'submit'?"),
         (b'{"verb": "status", "arguments": 3}\n', "bad_request", "arguments"),
-        (b'{"verb": "submit", "arguments": {"path": "p", "episode": "0"}}\n', "bad_request", "mean 'episodes'?"),
-        (b'{"verb": "submit", "arguments": {"path": "p"}}\n', "bad_request", "'episodes'"),
-        (b'{"verb": "submit", "arguments": {"path": 3, "episodes": "0"}}\n', "bad_request", "'path'"),
-        (b'{"verb": "feedback", "arguments": {"submission": true}}\n', "bad_request", "'submission'"),
-        (b'{"verb": "finish", "arguments": {"candidates": [1, "2"]}}\n', "bad_request", "Submission numbers"),
         (b"x" * (MAX_REQUEST_BYTES + 10) + b"\n", "too_long", str(MAX_REQUEST_BYTES)),
     ],
 )  # fmt: skip

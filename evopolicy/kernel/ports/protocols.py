@@ -332,9 +332,6 @@ class AgentSite:
 
 # --- Session -----------------------------------------------------------------------------------------------------
 
-SessionVerb = Literal["status", "check", "submit", "wait", "feedback", "finish"]
-SESSION_VERBS: tuple[SessionVerb, ...] = ("status", "check", "submit", "wait", "feedback", "finish")
-
 
 class SessionHandler(Protocol):
     """What a gateway serves: the Kernel's Session."""

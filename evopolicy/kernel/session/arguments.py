@@ -6,8 +6,29 @@ from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evopolicy.kernel.errors import Refused
+from evopolicy.kernel.errors import Refused, did_you_mean
 from evopolicy.kernel.shown import misleading
+
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "status": (),
+    "check": ("path",),
+    "submit": ("path", "episodes", "detach"),
+    "wait": (),
+    "feedback": ("submission",),
+    "finish": ("candidates",),
+}
+"""The verbs of a Session, with what each takes."""
+_SHOWN = 40
+
+
+def check_names(verb: str, arguments: Mapping[str, Any]) -> None:
+    """Raises Refused for a verb that a Session does not have, and for an argument that the verb does not take."""
+    if verb not in ARGUMENTS:
+        raise Refused("unknown_verb", f"unknown verb '{verb[:_SHOWN]}'.{did_you_mean(verb[:_SHOWN], ARGUMENTS)}")
+    for name in arguments:
+        if name not in ARGUMENTS[verb]:
+            hint = did_you_mean(name[:_SHOWN], ARGUMENTS[verb])
+            raise Refused("bad_request", f"'{verb}' takes no argument '{name[:_SHOWN]}'.{hint}")
 
 
 def selector(arguments: Mapping[str, Any]) -> str:

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.kernel.clock import AgentClock, BlockedClock
-from evopolicy.kernel.errors import EvoPolicyError, ProgramError, RecordError, Refused, did_you_mean
+from evopolicy.kernel.errors import EvoPolicyError, ProgramError, RecordError, Refused
 from evopolicy.kernel.files.host_paths import host_paths
 from evopolicy.kernel.files.program import Program, ProgramStore, capture, link_program
 from evopolicy.kernel.ports.pool import Pool, derive_seed, format_selector, parse_selector
-from evopolicy.kernel.ports.protocols import SESSION_VERBS
 from evopolicy.kernel.secrecy.secrets import NO_SECRETS, Masker, without_secrets
 from evopolicy.kernel.session import answers
 from evopolicy.kernel.session import arguments as requested
@@ -146,8 +145,7 @@ class Session:
 
     def _answer(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            if verb not in SESSION_VERBS:
-                raise Refused("unknown_verb", f"there is no '{verb}'.{did_you_mean(verb, SESSION_VERBS)}")
+            requested.check_names(verb, arguments)
             answer: dict[str, Any] = self._paths.hide(getattr(self, f"_{verb}")(arguments))
             return answer
         except Refused as refusal:
@@ -274,13 +272,13 @@ class Session:
         published = [s.id for s in self._ledger.state.published]
         wanted = arguments.get("submission")
         number = wanted if wanted is not None else (published[-1] if published else None)
-        if number not in published:
+        if type(number) is not int or number not in published:  # `true` is no number, though Python takes it for 1
             raise Refused(
                 "no_feedback",
                 f"Submission {wanted} has no Feedback" if wanted is not None else "no Submission has Feedback yet",
                 f"published so far: {', '.join(map(str, published)) or 'none'}",
             )
-        content = self._shelf.content(int(number))
+        content = self._shelf.content(number)
         return {"state": self._state(), "folder": f"feedback/{number:04d}", "feedback": content}
 
     def _finish(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

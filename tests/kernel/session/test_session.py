@@ -246,6 +246,9 @@ def test_many_different_calls_at_once_never_overspend(desk: Desk) -> None:
         ("submit", {"path": "a\u202eb", "episodes": "0"}, "bad_path"),
         ("submit", {"path": "a\u115fb", "episodes": "0"}, "bad_path"),
         ("submit", {"path": ["program"], "episodes": "0"}, "bad_path"),
+        ("submit", {"path": 3, "episodes": "0"}, "bad_path"),
+        ("submit", {"path": "program", "episode": "0"}, "bad_request"),
+        ("status", {"x" * 100_000: 1}, "bad_request"),
         ("submit", {"path": {"a": 1}, "episodes": "0"}, "bad_path"),
         ("submit", {"path": "x" * 5_000, "episodes": "0"}, "program_refused"),
         ("check", {"path": "empty"}, "program_refused"),
@@ -258,6 +261,7 @@ def test_many_different_calls_at_once_never_overspend(desk: Desk) -> None:
         ("feedback", {"submission": {}}, "no_feedback"),
         ("finish", {"candidates": [9]}, "bad_candidates"),
         ("finish", {"candidates": ["1"]}, "bad_candidates"),
+        ("finish", {"candidates": [1, "2"]}, "bad_candidates"),
         ("finish", {"candidates": [True]}, "bad_candidates"),
         ("finish", {"candidates": 5}, "bad_candidates"),
         ("finish", {"candidates": {"a": 1}}, "bad_candidates"),
@@ -279,6 +283,16 @@ def test_every_refusal_is_free_and_in_the_journal(desk: Desk, verb: str, argumen
     account = desk("status")["budget"]
     assert (account["episodes_left"], account["submissions_left"]) == (8, 4)
     assert desk("status")["state"] == "open"
+
+
+def test_a_misspelt_verb_or_argument_is_named_with_the_near_one(desk: Desk) -> None:
+    assert "Did you mean 'submit'?" in desk.refused("sumbit").reason
+    assert "Did you mean 'episodes'?" in desk.refused("submit", path="program", episode="0").reason
+
+
+def test_true_is_not_the_first_submission(desk: Desk) -> None:
+    desk.submit(1)
+    assert desk.refused("feedback", submission=True).code == "no_feedback"
 
 
 def test_budget_refusals_are_free_too(tmp_path: Path) -> None:
