@@ -20,3 +20,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     for pid in place.marked():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    for process in place.started:
+        with process:  # its pipes are closed
+            pass

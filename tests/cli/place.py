@@ -24,6 +24,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.output = folder / "outputs"
+        self.started: list[subprocess.Popen[str]] = []
         self.mark = uuid.uuid4().hex
         self.environment = {**os.environ, "EVOPOLICY_TEST_MARK": self.mark, "PYTHONPATH": str(folder)}
 
@@ -42,7 +43,7 @@ class Place:
         return done
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.folder,
             env=self.environment,
@@ -51,6 +52,8 @@ class Place:
             text=True,
             start_new_session=True,
         )
+        self.started.append(process)
+        return process
 
     def thinking(self, runs: int, command: subprocess.Popen[str]) -> None:
         """Return once the agents of so many Runs, by the name `command`, sleep: each has its process."""

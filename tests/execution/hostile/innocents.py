@@ -122,6 +122,7 @@ class Innocents:
 
     def _read(self) -> None:
         assert self._host.stdout is not None
-        for line in self._host.stdout:
-            self._lines.put(line)
+        with self._host.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
         self._lines.put(b"")
