@@ -164,6 +164,28 @@ def test_csv_keeps_every_digit_and_reads_back() -> None:
     assert first["MountainCarContinuous-v0 standard_error"] == ""
 
 
+def test_csv_has_numbers_where_a_table_for_people_has_words_of_them() -> None:
+    cells = [CellScore("a", "x", 0, "done", mean=1.0, episodes=8, failed=3), CellScore("a", "x", 1, "pending")]
+    sheet = present_ranks(rank_table([], extra=cells))
+    (row,) = csv.DictReader(io.StringIO(render(sheet, "csv")))
+
+    assert not {"done", "failed"} & set(row)
+    assert [row[key] for key in ("cells_done", "cells", "failed_episodes", "episodes")] == ["1", "2", "3", "8"]
+    assert "1/2" in render(sheet, "terminal")
+    assert "3/8" in render(sheet, "terminal")
+
+
+@pytest.mark.parametrize(("benchmarks", "apart"), [(6, False), (7, True)])
+def test_many_benchmarks_have_a_table_of_their_own_at_any_width(benchmarks: int, apart: bool) -> None:
+    sheet = present_ranks(scored({entry: {f"b{place}": [1.0] for place in range(benchmarks)} for entry in ("a", "b")}))
+
+    for width in (200, 1000):
+        lines = render(sheet, "terminal", width).splitlines()
+        assert any(line.startswith("b0 ") for line in lines) is apart
+    assert render(sheet, "html").count("<table") == 1 + apart
+    assert ("held-out mean" in render(sheet, "html")) is apart
+
+
 def test_markdown_is_one_table_of_equal_rows_and_a_list() -> None:
     table, notes = render(present_ranks(SMALL), "markdown").strip().split("\n\n")
     rows = table.splitlines()
