@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evopolicy.api import evaluate as evaluate
+    from evopolicy.api import load as load
     from evopolicy.api import load_run as load_run
     from evopolicy.api import run as run
     from evopolicy.api import sweep as sweep
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate", "load_run", "run", "sweep"]
+__all__ = ["__version__", "evaluate", "load", "load_run", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
     # Late, so that `import evopolicy` (and every console script) costs nothing. Without `lazy_loader`: whoever
     # imports the kernel imports this too, and the kernel knows no such package.
-    if name in ("evaluate", "load_run", "run", "sweep"):
+    if name in __all__:
         from evopolicy import api
 
         return getattr(api, name)

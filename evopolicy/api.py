@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evopolicy import build, looks
+from evopolicy.analysis.records.load import find_runs, load_frames
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.kernel.ports.benchmark import Split
 from evopolicy.kernel.ports.outcome import Graded
@@ -21,7 +22,10 @@ from evopolicy.sweeps.keywords import plan_keywords
 from evopolicy.sweeps.plan import say_again
 from evopolicy.sweeps.sweep import run_sweep, wait_for_tracker
 
-__all__ = ["Result", "SweepResult", "evaluate", "load_run", "run", "sweep"]
+__all__ = ["Result", "SweepResult", "evaluate", "load", "load_run", "run", "sweep"]
+
+if TYPE_CHECKING:
+    from evopolicy.analysis import Frames
 
 Setting = str | Mapping[str, Any]
 """An option's name, or a mapping with `name` and what differs from that option."""
@@ -80,6 +84,15 @@ def run(
     """
     config = load_config(protocol, agent=agent, benchmark=benchmark, **settings)
     return build.run_cell(config, observers, workers)
+
+
+def load(*sources: Path | str) -> Frames:
+    """The Runs under `sources` (folders of Runs, of sweeps or above them) as the frames that tables are computed from.
+
+    What was planned and is not there, or cannot be read, is in `gaps`. Raises RecordError for a source that does not
+    exist or holds no Run.
+    """
+    return load_frames(find_runs(*sources))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from evopolicy import analysis  # noqa: E402
 from evopolicy.analysis.figures.style import picture  # noqa: E402
-from evopolicy.analysis.records.columns import rows_of, typed_frame  # noqa: E402
+from evopolicy.analysis.records.columns import typed  # noqa: E402
 from evopolicy.analysis.records.frames import COLUMNS, Frames  # noqa: E402
 from tests.analysis.trajectories import Made, Sent, frames  # noqa: E402
 
@@ -26,7 +26,7 @@ FIRST = "def make_policy(c):\n    return lambda o: o[0] * 0.5\n"
 SECOND = FIRST + "\n\ndef g(x):\n    return x + 1\n"
 THIRD = SECOND + "\n\ndef h(x, y):\n    if x > y:\n        return x\n    return y\n"
 SAME = {
-    "axes": "{}", "status": "done", "benchmark_id": "classic/CartPole-v1", "isolation": "landlock",
+    "axes": {}, "status": "done", "benchmark_id": "classic/CartPole-v1", "isolation": "landlock",
     "parameters": "d", "pool": "p", "budget": "b", "wall_seconds": 1.0,
 }  # fmt: skip
 
@@ -69,11 +69,9 @@ def made_up() -> Frames:
     shares = {"ada": 0.5, "grace": 0.3, "lin": 0.7}
     found = frames(*(walk(entry, seed, share, rng) for entry, share in shares.items() for seed in range(3)))
     sizes = {"ada": 40_000, "grace": 160_000, "lin": 15_000}
-    spent = []
-    for row in rows_of(found.runs):
-        tokens = int(sizes[row["entry"]] * rng.uniform(0.6, 1.6))
-        spent.append({**row, "input_tokens": tokens, "cost_usd": tokens * 6e-6, "cost_is_estimate": True})
-    return replace(found, usage=typed_frame(COLUMNS["usage"], spent))
+    tokens = [int(sizes[entry] * rng.uniform(0.6, 1.6)) for entry in found.runs["entry"]]
+    spent = found.runs.assign(input_tokens=tokens, cost_usd=[6e-6 * used for used in tokens], cost_is_estimate=True)
+    return replace(found, usage=typed(COLUMNS["usage"], spent))
 
 
 def main() -> None:

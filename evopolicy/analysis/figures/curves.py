@@ -25,7 +25,6 @@ from evopolicy.analysis.figures.style import (
     short,
     style,
 )
-from evopolicy.analysis.records.columns import by_run
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.records.trajectory import Axis, Value, curve_points
 from evopolicy.analysis.stats.intervals import FEW, MIN_RUNS, TWO_KINDS, mean_interval
@@ -109,14 +108,13 @@ def _steps(
 ) -> dict[tuple[str, str], list[Steps]]:
     """By entry and Benchmark, a step function a Run; Runs without a value are left out."""
     found: dict[tuple[str, str], list[Steps]] = {}
-    for points in by_run(curve_points(inputs.frames, usage)).values():
+    points = curve_points(inputs.frames, usage).dropna(subset=[axis, f"best_{value}"])
+    for (entry, benchmark, _), run in points.groupby(["entry", "benchmark", "run"], sort=False):
         best: list[tuple[float, float]] = []
-        for point in points:
-            at, high = point[axis], point[f"best_{value}"]
-            if at is not None and high is not None and (not best or is_above(high, best[-1][1])):
-                best.append((float(at), high))
-        if best:
-            found.setdefault((points[0]["entry"], points[0]["benchmark"]), []).append(best)
+        for at, high in zip(run[axis].astype(float), run[f"best_{value}"], strict=True):
+            if not best or is_above(high, best[-1][1]):
+                best.append((at, high))
+        found.setdefault((str(entry), str(benchmark)), []).append(best)
     return found
 
 

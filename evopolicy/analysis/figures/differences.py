@@ -9,7 +9,6 @@ from evopolicy.analysis.figures.inputs import FigureInputs, gather, heldout_tabl
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.scores import entries_axis
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, grid_of, looks, style
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
 from evopolicy.analysis.stats.intervals import interval_notes
 from evopolicy.kernel.errors import RecordError
@@ -40,7 +39,7 @@ def difference_figure(
     """
     inputs = gather(frames, entries, allow)
     pairs = partners(inputs.entries, against)
-    keys = run_keys(rows_of(inputs.frames.runs))
+    keys = run_keys(inputs.frames.runs)
     found = entry_differences(heldout_tables(inputs), keys, pairs, seed=seed, level=level)
     if not found:
         raise RecordError(

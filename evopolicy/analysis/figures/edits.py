@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -20,7 +20,6 @@ from evopolicy.analysis.figures.style import (
     style,
 )
 from evopolicy.analysis.programs.edits import SIZES, size_counts
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.statistics import wilson
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.present.numbers import plural
@@ -58,11 +57,12 @@ def edit_size_figure(
         if entry not in there:
             raise ConfigError(f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}")
     names = list(entries) or there
-    counts = [row for row in rows_of(size_counts(edits, ("entry",), best)) if row["entry"] in names and row["known"]]
-    if not counts:
+    counts = size_counts(edits, ("entry",), best)
+    counts = counts[counts["entry"].isin(names) & (counts["known"] > 0)]
+    if counts.empty:
         raise RecordError("edits: no two adjacent Submissions with their sources and results; there is nothing to draw")
-    drawn = [name for name in names if any(row["entry"] == name for row in counts)]
-    most = max(row["known"] for row in counts)
+    drawn = [name for name in names if name in set(counts["entry"])]
+    most = int(counts["known"].max())
     rows, columns = grid_of(len(drawn), 2)
     height = 3.0 if columns == 1 else 2.0 * rows
     with style(dark) as theme:
@@ -71,27 +71,27 @@ def edit_size_figure(
         title, shape = "Edit size and improvement", (rows, columns)
         figure, panels = canvas(theme, title, said, size=size, shape=shape, sharey=True)
         for panel, name in zip(panels, drawn, strict=False):
-            _draw(panel, [row for row in counts if row["entry"] == name], look[name], theme, most, level)
+            _draw(panel, counts[counts["entry"] == name], look[name], theme, most, level)
             panel.set_title(titles[name], color=theme.ink)
         drop_empty(figure, panels, len(drawn))
         name_axes(panels[: len(drawn)], columns, "change since the one before", "chance of a new best (%)")
     return figure
 
 
-def _draw(panel: Axes, counts: Sequence[Mapping[str, Any]], look: Look, theme: Theme, most: int, level: float) -> None:
-    for row in counts:
-        x, rate = _BINS.index(row["size"]), row["new_bests"] / row["known"]
-        low, high = wilson(row["new_bests"], row["known"], level)
+def _draw(panel: Axes, counts: pd.DataFrame, look: Look, theme: Theme, most: int, level: float) -> None:
+    for size, known, bests in zip(counts["size"], counts["known"], counts["new_bests"], strict=True):
+        x, rate = _BINS.index(size), bests / known
+        low, high = wilson(bests, known, level)
         panel.plot([x, x], [100 * low, 100 * high], color=look.colour, lw=1.1, alpha=0.75, zorder=2)
-        area = _LARGEST * row["known"] / most
+        area = _LARGEST * known / most
         circle = panel.scatter(
             [x], [100 * rate], s=area, color=look.colour, ec=theme.ground, lw=0.8, zorder=3, clip_on=False
         )
-        circle.set_label(row["size"])
+        circle.set_label(size)
         radius = (area / 3.1416) ** 0.5
         inside = radius > 7
         panel.annotate(
-            str(row["known"]),
+            str(known),
             (x, 100 * rate),
             xytext=(0, 0) if inside else (radius + 2.5, 0),
             textcoords="offset points",
@@ -109,8 +109,8 @@ def _draw(panel: Axes, counts: Sequence[Mapping[str, Any]], look: Look, theme: T
     panel.spines["left"].set_visible(False)
 
 
-def _notes(edits: pd.DataFrame, counts: Sequence[Mapping[str, Any]], best: str, level: float) -> list[str]:
-    known, every = sum(row["known"] for row in counts), edits["run"].nunique()
+def _notes(edits: pd.DataFrame, counts: pd.DataFrame, best: str, level: float) -> list[str]:
+    known, every = counts["known"].sum(), edits["run"].nunique()
     judged = "Validation" if best == "new_best" else "training score"
     bins = ", ".join(f"{name} to {100 * share:g} %" for name, share in SIZES.items() if 0 < share < 1)
     return [

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evopolicy.analysis.records.columns import rows_of
+import pandas as pd
+
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.records.heldout import heldout_tables as episode_tables
 from evopolicy.analysis.records.heldout import unlike_benchmarks, unlike_note
 from evopolicy.analysis.records.scores import check_comparable, mixed_names
 from evopolicy.analysis.stats.intervals import MIXED, few_runs_foot
 from evopolicy.analysis.stats.statistics import Floats
-from evopolicy.analysis.tables.estimates import is_estimate
+from evopolicy.analysis.tables.estimates import estimated
 from evopolicy.analysis.tables.footnotes import about
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
 from evopolicy.present.numbers import plural
@@ -44,12 +45,12 @@ class FigureInputs:
     @functools.cached_property
     def heldout(self) -> tuple[Tables, tuple[str, ...]]:
         """`heldout_tables`, and what has to be known of them."""
-        rows = rows_of(self.frames.runs)
-        tables, lacking = episode_tables(self.frames, rows, self.unlike)
+        runs = self.frames.runs
+        tables, lacking = episode_tables(self.frames, runs, self.unlike)
         if not lacking:
             return tables, ()
         gone = dict.fromkeys(benchmark for _, benchmark in lacking)
-        tables, _ = episode_tables(self.frames, rows, [*self.unlike, *gone])
+        tables, _ = episode_tables(self.frames, runs, [*self.unlike, *gone])
         some = ", ".join(f"{entry} on {benchmark}" for entry, benchmark in lacking[:_NAMED])
         more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
         said = f"Episodes of {some}{more} are not on disk, so a Run counts as one Episode, its mean: {', '.join(gone)}."
@@ -57,15 +58,16 @@ class FigureInputs:
 
     def estimated(self, columns: Collection[str]) -> list[str]:
         """The entries of which one of these columns of `usage` is, or has in it, an estimate."""
-        rows = rows_of(self.frames.usage)
-        return sorted({row["entry"] for row in rows if any(is_estimate(row, column) for column in columns)})
+        usage = self.frames.usage
+        return sorted({entry for column in columns for entry in usage.loc[estimated(usage, column), "entry"]})
 
     def count(self, entries: Collection[str] = (), benchmarks: Collection[str] = ()) -> str:
         """`N = 18 Runs, 3 an entry and Benchmark.`: how many are drawn, of `entries` on `benchmarks`, or of all.
 
         A Run that several entries read (by another selection rule, a regrade) counts once.
         """
-        keys = {row["run"]: row["key"] or row["run"] for row in rows_of(self.frames.runs)}
+        runs = self.frames.runs
+        keys = dict(zip(runs["run"], runs["key"].replace("", pd.NA).fillna(runs["run"]), strict=True))
         cells = [
             Counter(keys[run] for run in runs)
             for (entry, benchmark), runs in self.runs.items()
@@ -106,8 +108,8 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
         raise RecordError(f"figure: none of {len(chosen)} Runs has a valid held-out result; there is nothing to draw")
     picked = of_runs(frames, set(valid["run"]))
     runs: dict[tuple[str, str], list[str]] = {}
-    for row in rows_of(valid):
-        runs.setdefault((row["entry"], row["benchmark"]), []).append(row["run"])
+    for entry, benchmark, run in zip(valid["entry"], valid["benchmark"], valid["run"], strict=True):
+        runs.setdefault((entry, benchmark), []).append(run)
     left = len(chosen) - len(valid)
     notes = [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."] if left else []
     notes += [*_gap_note(frames, entries), *about([s for s in frames.scores() if s.entry in (list(entries) or there)])]
@@ -123,10 +125,9 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
 
 def _gap_note(frames: Frames, entries: Sequence[str]) -> list[str]:
     """What was planned or found and is no Run here: of `entries`, or all; a folder alone may be anybody's."""
-    known = set(frames.runs["run"])
-    gaps = [row for row in rows_of(frames.gaps) if row["run"] not in known]
-    gaps = [row for row in gaps if not entries or row["entry"] is None or row["entry"] in entries]
-    broken = sum(row["status"] == "unreadable" for row in gaps)
+    gaps = frames.gaps[~frames.gaps["run"].isin(frames.runs["run"])]
+    gaps = gaps[gaps["entry"].isna() | gaps["entry"].isin(list(entries))] if entries else gaps
+    broken = int((gaps["status"] == "unreadable").sum())
     counts = ((len(gaps) - broken, "planned cell", "without a Run"), (broken, "record", "that cannot be read"))
     found = [f"{plural(count, what)} {why}" for count, what, why in counts if count]
     return [f"Left out: {' and '.join(found)}."] if found else []

@@ -6,11 +6,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from evopolicy.analysis.figures.inputs import gather
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, looks, style
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
+from evopolicy.analysis.records.heldout import heldout_scores
 from evopolicy.analysis.records.validity import score_gaps
 from evopolicy.analysis.stats.intervals import Interval, mean_interval
 from evopolicy.kernel.errors import RecordError
@@ -38,16 +41,17 @@ def splits_figure(
     Raises RecordError where no Submission has two of the three.
     """
     inputs = gather(frames, entries, allow)
-    rows = [row for row in rows_of(score_gaps(inputs.frames)) if any(_both(row, pair) for pair in _PAIRS)]
-    if not rows:
+    gaps = score_gaps(inputs.frames)
+    rows = gaps[np.logical_or.reduce([gaps[list(pair)].notna().all(axis=1) for pair in _PAIRS])]
+    if rows.empty:
         raise RecordError("splits: no Submission has scores on two splits; there is nothing to draw")
-    benchmarks = [name for name in inputs.benchmarks if any(row["benchmark"] == name for row in rows)]
+    benchmarks = [name for name in inputs.benchmarks if name in set(rows["benchmark"])]
     across = 1 if len(benchmarks) == 1 else 2
     height = math.ceil(len(benchmarks) / across)
     spans = _spans(inputs.frames, level)
     with style(dark) as theme:
         look, titles = looks(inputs.entries, theme), labels(benchmarks)
-        drawn = [entry for entry in inputs.entries if any(row["entry"] == entry for row in rows)]
+        drawn = [entry for entry in inputs.entries if entry in set(rows["entry"])]
         figure, panels = canvas(
             theme,
             "Training, Validation and Assessment",
@@ -57,18 +61,12 @@ def splits_figure(
             keys=[(entry, _key(look[entry], theme)) for entry in drawn],
         )
         for place, benchmark in enumerate(benchmarks):
-            found = [row for row in rows if row["benchmark"] == benchmark]
+            found = rows[rows["benchmark"] == benchmark]
             for panel, pair in zip(panels[2 * place : 2 * place + 2], _PAIRS, strict=True):
-                _draw(
-                    panel, [row for row in found if _both(row, pair)], pair, look, theme, spans, 5 if across == 1 else 2
-                )
+                _draw(panel, found.dropna(subset=list(pair)), pair, look, theme, spans, 5 if across == 1 else 2)
             panels[2 * place].set_title(titles[benchmark], color=theme.ink)
         drop_empty(figure, panels, 2 * len(benchmarks))
     return figure
-
-
-def _both(row: Mapping[str, Any], pair: tuple[str, str]) -> bool:
-    return row[pair[0]] is not None and row[pair[1]] is not None
 
 
 def _key(look: Look, theme: Theme) -> dict[str, Any]:
@@ -77,18 +75,13 @@ def _key(look: Look, theme: Theme) -> dict[str, Any]:
 
 def _spans(frames: Frames, level: float) -> dict[str, Interval]:
     """By Run, the interval of its held-out mean over Episodes, where these are on disk."""
-    chosen = {(row["run"], row["selected_program"]) for row in rows_of(frames.runs)}
-    episodes = frames.episodes[frames.episodes["split"] == "assessment"]
-    found: dict[str, list[float]] = {}
-    for run, program, score in zip(episodes["run"], episodes["program"], episodes["score"], strict=True):
-        if (run, program) in chosen:
-            found.setdefault(str(run), []).append(float(score))
-    return {run: mean_interval([scores], over="episodes", level=level) for run, scores in found.items()}
+    scores = heldout_scores(frames, frames.runs).dropna(how="all")
+    return {str(run): mean_interval([row.dropna()], over="episodes", level=level) for run, row in scores.iterrows()}
 
 
 def _draw(
     panel: Axes,
-    rows: Sequence[Mapping[str, Any]],
+    rows: pd.DataFrame,
     pair: tuple[str, str],
     look: Mapping[str, Look],
     theme: Theme,
@@ -100,8 +93,8 @@ def _draw(
     first, second = pair
     for entry in look:
         for selected in (False, True):
-            found = [row for row in rows if row["entry"] == entry and row["selected"] is selected]
-            if not found:
+            found = rows[(rows["entry"] == entry) & (rows["selected"] == selected)]
+            if found.empty:
                 continue
             marks = {
                 "marker": look[entry].marker,
@@ -112,11 +105,10 @@ def _draw(
             size: dict[str, Any] = (
                 {"ms": 6.0, "mec": theme.ink, "mew": 0.8, "zorder": 4} if selected else {"ms": 3.6, "alpha": 0.55}
             )
-            x, y = [row[first] for row in found], [row[second] for row in found]
-            panel.plot(x, y, label=entry, **{**marks, **size})
+            panel.plot(found[first], found[second], label=entry, **{**marks, **size})
             if selected and second == "assessment":
-                for row in found:
-                    _whisker(panel, row[first], spans.get(row["run"]), look[entry].colour)
+                for run, x in zip(found["run"], found[first], strict=True):
+                    _whisker(panel, x, spans.get(run), look[entry].colour)
     values = _values(rows, pair, spans)
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = 0.07 * (high - low) or 1.0
@@ -132,11 +124,11 @@ def _draw(
         panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, ha="center", va="center", color=theme.quiet)
 
 
-def _values(rows: Sequence[Mapping[str, Any]], pair: tuple[str, str], spans: Mapping[str, Interval]) -> list[float]:
+def _values(rows: pd.DataFrame, pair: tuple[str, str], spans: Mapping[str, Interval]) -> list[float]:
     """What the two axes have to show."""
-    values = [row[name] for row in rows for name in pair]
+    values: list[float] = rows[list(pair)].to_numpy().ravel().tolist()
     if pair[1] == "assessment":
-        whole = [spans[row["run"]] for row in rows if row["selected"] and row["run"] in spans]
+        whole = [spans[run] for run in rows.loc[rows["selected"], "run"] if run in spans]
         values += [bound for span in whole if span.over is not None for bound in (span.low, span.high)]
     return values
 
@@ -147,9 +139,9 @@ def _whisker(panel: Axes, x: float, span: Interval | None, colour: str) -> None:
 
 
 def _notes(
-    count: str, rows: Sequence[Mapping[str, Any]], spans: Mapping[str, Interval], level: float, more: Sequence[str]
+    count: str, rows: pd.DataFrame, spans: Mapping[str, Interval], level: float, more: Sequence[str]
 ) -> list[str]:
-    selected = sum(row["selected"] for row in rows)
+    selected = rows["selected"].sum()
     return [
         f"{count} {len(rows)} published Submissions, {selected} of them selected (large, dark edge).",
         "On the line the two scores are equal; below it the first promised more than the second held.",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from evopolicy.analysis.figures.inputs import of_runs
 from evopolicy.analysis.figures.style import WIDTH, Theme, canvas, style
 from evopolicy.analysis.programs.edits import edit_frame, phase_frame
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.stats.ties import is_above
 from evopolicy.kernel.errors import RecordError, did_you_mean
@@ -51,12 +51,16 @@ def timeline_figure(
     fact = _one(frames, run)
     if edits is None:
         edits = edit_frame(of_runs(frames, {fact["run"]}), data_edits=data_edits)
-    rows = rows_of(edits)
-    if not rows:
+    if edits.empty:
         raise RecordError(f"timeline: {fact['run']} has no Submission; there is nothing to draw")
-    _place(rows)
-    value = value or ("validation" if any(row["validation"] is not None for row in rows) else "score")
-    marks = [mark_of(row, "new_best" if value == "validation" else "new_best_training") for row in rows]
+    # The middle of the Episode units a Submission cost: inside its band, not on the edge of two.
+    rows = edits.assign(at=(edits["units_used"].shift(fill_value=0) + edits["units_used"]) / 2)
+    value = value or ("validation" if rows["validation"].notna().any() else "score")
+    best = rows["new_best" if value == "validation" else "new_best_training"]
+    marks = [
+        mark_of(kind, new)
+        for kind, new in zip(rows["kind"], best.astype(object).where(best.notna(), None), strict=True)
+    ]
     with style(dark) as theme:
         shown = [mark for mark in MARKS if mark in marks]
         keys = [(mark, {"ls": "", "ms": 6, **_settings(mark, theme)}) for mark in shown]
@@ -66,8 +70,8 @@ def timeline_figure(
         figure, (panel,) = canvas(theme, title, notes, size=(WIDTH, 2.9), keys=keys)
         _draw_marks(panel, rows, marks, value, _beside(rows, value, fact), theme)
         _draw_others(panel, rows, others, fact)
-        _draw_best(panel, rows, value, max(rows[-1]["units_used"], fact["units_budget"] or 0), theme)
-        _draw_phases(panel, rows_of(phase_frame(edits)), theme)
+        _draw_best(panel, rows, value, max(rows["units_used"].iloc[-1], fact["units_budget"]), theme)
+        _draw_phases(panel, phase_frame(edits), theme)
         _dress(panel, value)
     return figure
 
@@ -79,31 +83,30 @@ def _dress(panel: Axes, value: str) -> None:
     panel.spines["left"].set_visible(False)
 
 
-def mark_of(edit: Mapping[str, Any], best: str = "new_best") -> str:
-    """What a row of `edits.EDIT_COLUMNS` is marked as: failed, retest and rollback before what it gave.
+def mark_of(kind: str, new_best: bool | None) -> str:
+    """What a Submission of a kind of `edits.KINDS` is marked as: failed, retest and rollback before what it gave.
 
     A rollback with other numbers, or a retest with other data files, that gave a new best is marked as that.
     """
-    if edit["kind"] == "failed":
-        return "failed"
-    if edit["kind"] in ("retest", "rollback") and not edit[best]:
-        return str(edit["kind"])
-    if edit[best] is None:
+    if kind == "failed" or (kind in ("retest", "rollback") and not new_best):
+        return kind
+    if new_best is None:
         return "not known"
-    return "new best" if edit[best] else "no improvement"
+    return "new best" if new_best else "no improvement"
 
 
-def _one(frames: Frames, run: str) -> dict[str, Any]:
-    facts = {row["run"]: row for row in rows_of(frames.runs) if row["valid"] or run or len(frames.runs) == 1}
+def _one(frames: Frames, run: str) -> pd.Series[Any]:
+    runs = frames.runs if run or len(frames.runs) == 1 else frames.runs[frames.runs["valid"]]
+    facts = list(runs["run"])
     if run and run not in facts:
         ends = [name for name in facts if name.endswith(run)]
         if len(ends) != 1:
             raise RecordError(f"timeline: there is no Run '{run}' here.{did_you_mean(run, facts)}")
         run = ends[0]
     if not run and len(facts) != 1:
-        some = ", ".join(list(facts)[:3]) or "none"
+        some = ", ".join(facts[:3]) or "none"
         raise RecordError(f"timeline: it draws one Run, and {len(facts)} valid ones are here ({some}); name one as run")
-    return facts[run or next(iter(facts))]
+    return runs[runs["run"] == (run or facts[0])].iloc[-1]
 
 
 def _settings(mark: str, theme: Theme) -> dict[str, Any]:
@@ -126,78 +129,66 @@ def _best_key(theme: Theme) -> tuple[str, dict[str, Any]]:
 _TRAINING, _HELDOUT = "training score", "held-out mean"
 
 
-def _others(
-    rows: Sequence[Mapping[str, Any]], value: str, fact: Mapping[str, Any], theme: Theme
-) -> list[tuple[str, dict[str, Any]]]:
+def _others(rows: pd.DataFrame, value: str, fact: pd.Series[Any], theme: Theme) -> list[tuple[str, dict[str, Any]]]:
     """What is drawn beside `value`, with its settings: training scores, the held-out mean."""
     found: list[tuple[str, dict[str, Any]]] = []
-    if value != "score" and any(row["score"] is not None for row in rows):
+    if value != "score" and rows["score"].notna().any():
         found.append((_TRAINING, {"ls": "", "marker": ".", "ms": 4, "mfc": theme.quiet, "mec": theme.quiet}))
-    if fact["heldout_mean"] is not None:
+    if pd.notna(fact["heldout_mean"]):
         found.append((_HELDOUT, {"color": theme.ink, "lw": 1.0, "ls": (0, (2, 2))}))
     return found
 
 
-def _beside(rows: Sequence[Mapping[str, Any]], value: str, fact: Mapping[str, Any]) -> list[float]:
+def _beside(rows: pd.DataFrame, value: str, fact: pd.Series[Any]) -> list[float]:
     """Their values."""
-    scores = [row["score"] for row in rows] if value != "score" else []
-    return [one for one in (*scores, fact["heldout_mean"]) if one is not None]
+    scores: Iterable[float] = rows["score"] if value != "score" else []
+    return [float(one) for one in (*scores, fact["heldout_mean"]) if pd.notna(one)]
 
 
 def _draw_others(
     panel: Axes,
-    rows: Sequence[Mapping[str, Any]],
+    rows: pd.DataFrame,
     others: Sequence[tuple[str, dict[str, Any]]],
-    fact: Mapping[str, Any],
+    fact: pd.Series[Any],
 ) -> None:
     settings = dict(others)
     if _TRAINING in settings:
-        points = [(row["at"], row["score"]) for row in rows if row["score"] is not None]
-        panel.plot(*zip(*points, strict=True), zorder=2, label=_TRAINING, **settings[_TRAINING])
+        points = rows.dropna(subset=["score"])
+        panel.plot(points["at"], points["score"], zorder=2, label=_TRAINING, **settings[_TRAINING])
     if _HELDOUT in settings:
         panel.axhline(fact["heldout_mean"], zorder=1, label=_HELDOUT, **settings[_HELDOUT])
 
 
-def _place(rows: Sequence[dict[str, Any]]) -> None:
-    """Set `at`, the middle of the Episode units a Submission cost: inside its band, not on the edge of two."""
-    used = 0
-    for row in rows:
-        row["at"] = (used + row["units_used"]) / 2
-        used = row["units_used"]
-
-
 def _draw_marks(
     panel: Axes,
-    rows: Sequence[Mapping[str, Any]],
+    rows: pd.DataFrame,
     marks: Sequence[str],
     value: str,
     beside: Sequence[float],
     theme: Theme,
 ) -> None:
-    known = [row[value] for row in rows if row[value] is not None]
+    known = rows[value].dropna()
     every = [*known, *beside]
     low, high = (min(every), max(every)) if every else (0.0, 1.0)
     span = (high - low) or 1.0
     floor = low - (0.14 if "failed" in marks or len(known) < len(rows) else 0.0) * span
     panel.set_ylim(floor - 0.07 * span, high + (0.12 + _TALL) * span)
     for mark in MARKS:
-        found = [row for row, its in zip(rows, marks, strict=True) if its == mark]
-        at = [(row["at"], row[value]) for row in found]
-        # without a result it lies at the foot
-        points = [(x, floor if y is None or mark == "failed" else y) for x, y in at]
-        if points:
-            x, y = zip(*points, strict=True)
-            panel.plot(x, y, ls="", ms=6, zorder=4, label=mark, **_settings(mark, theme))
+        found = rows[np.array(marks) == mark]
+        if len(found):
+            # without a result it lies at the foot
+            y = found[value].fillna(floor) if mark != "failed" else [floor] * len(found)
+            panel.plot(found["at"], y, ls="", ms=6, zorder=4, label=mark, **_settings(mark, theme))
 
 
-def _draw_best(panel: Axes, rows: Sequence[Mapping[str, Any]], value: str, end: float, theme: Theme) -> None:
+def _draw_best(panel: Axes, rows: pd.DataFrame, value: str, end: float, theme: Theme) -> None:
     """Of every result there is, as new bests and curves count it: also of a Policy that failed in every Episode."""
     x: list[float] = []
     y: list[float] = []
-    for row in rows:
-        found = row[value]
-        if found is not None and (not y or is_above(found, y[-1])):
-            x.append(row["at"])
+    known = rows.dropna(subset=[value])
+    for at, found in zip(known["at"], known[value], strict=True):
+        if not y or is_above(found, y[-1]):
+            x.append(at)
             y.append(found)
     if x:
         line: dict[str, Any] = {
@@ -211,16 +202,16 @@ def _draw_best(panel: Axes, rows: Sequence[Mapping[str, Any]], value: str, end: 
     panel.set_xlim(0, end * 1.012)
 
 
-def _draw_phases(panel: Axes, phases: Sequence[Mapping[str, Any]], theme: Theme) -> None:
+def _draw_phases(panel: Axes, phases: pd.DataFrame, theme: Theme) -> None:
     """Bands with their kind written in them where it fits."""
     width = panel.get_xlim()[1]
-    for phase in phases:
-        first, last = phase["first_unit"], phase["last_unit"]
-        band = panel.axvspan(first, last, color=theme.bands[phase["kind"]], lw=0, zorder=0)
-        band.set_gid(f"phase-{phase['phase']}")
-        band.set_label(phase["kind"])
+    columns = ("phase", "kind", "first_unit", "last_unit")
+    for number, kind, first, last in zip(*(phases[name] for name in columns), strict=True):
+        band = panel.axvspan(first, last, color=theme.bands[kind], lw=0, zorder=0)
+        band.set_gid(f"phase-{number}")
+        band.set_label(kind)
         room = (last - first) / width
-        words = [phase["kind"], phase["kind"][:5] + ".", phase["kind"][:1].upper()]
+        words = [kind, kind[:5] + ".", kind[:1].upper()]
         fits = next((word for word in words if len(word) * 0.0105 + 0.01 <= room), "")
         where = panel.get_xaxis_transform()
         panel.text(
@@ -228,12 +219,12 @@ def _draw_phases(panel: Axes, phases: Sequence[Mapping[str, Any]], theme: Theme)
         )
 
 
-def _note(rows: Sequence[Mapping[str, Any]], marks: Sequence[str], value: str, fact: Mapping[str, Any]) -> str:
+def _note(rows: pd.DataFrame, marks: Sequence[str], value: str, fact: pd.Series[Any]) -> str:
     judged = "Validation mean, known after the Run" if value == "validation" else "training score the agent saw"
-    phases = any(row["phase"] for row in rows)
-    spent = f"{rows[-1]['units_used']} of {fact['units_budget']} Episode units"
+    phases = rows["phase"].notna().any()
+    spent = f"{rows['units_used'].iloc[-1]} of {fact['units_budget']} Episode units"
     parts = [
-        f"N = {len(rows)} Submissions, {sum(row['edit'] for row in rows)} of them edits, in {spent};",
+        f"N = {len(rows)} Submissions, {rows['edit'].sum()} of them edits, in {spent};",
         "each lies in the middle of those it cost.",
         "Bands: phases of synthesis (S) and parametric (P) edits." if phases else "",
         "Failed ones lie at the foot." if "failed" in marks else "",
@@ -243,5 +234,5 @@ def _note(rows: Sequence[Mapping[str, Any]], marks: Sequence[str], value: str, f
     return " ".join(part for part in parts if part)
 
 
-def _why(fact: Mapping[str, Any]) -> str:
-    return str(fact["reason"] or fact["status"])
+def _why(fact: pd.Series[Any]) -> str:
+    return str(fact["status"] if pd.isna(fact["reason"]) or not fact["reason"] else fact["reason"])

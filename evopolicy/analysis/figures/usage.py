@@ -11,7 +11,6 @@ import numpy as np
 from evopolicy.analysis.figures.inputs import FigureInputs, gather, heldout_tables
 from evopolicy.analysis.figures.labels import labels
 from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, fill, looks, short, style
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.stats.intervals import Interval, interval_notes, mean_interval
 from evopolicy.analysis.stats.resampling import rank_score_intervals
@@ -87,11 +86,12 @@ def _key(look: Look, theme: Theme) -> dict[str, Any]:
 
 def _used(inputs: FigureInputs, axis: str) -> dict[str, dict[str, float]]:
     """By entry and Run, the Runs that report it."""
+    usage = inputs.frames.usage
+    total = usage[list(_COLUMNS[axis])].sum(axis=1).astype(float)
     found: dict[str, dict[str, float]] = {}
-    for row in rows_of(inputs.frames.usage):
-        parts = [row[name] for name in _COLUMNS[axis] if row[name] is not None]
-        if sum(parts) > 0:
-            found.setdefault(row["entry"], {})[row["run"]] = float(sum(parts))
+    for entry, run, used in zip(usage["entry"], usage["run"], total, strict=True):
+        if used > 0:
+            found.setdefault(entry, {})[run] = used
     return found
 
 
@@ -113,8 +113,9 @@ def _run_points(inputs: FigureInputs, entry: str, used: Mapping[str, float]) -> 
     """(usage, held-out mean) of an entry's Runs where there is one Benchmark."""
     if len(inputs.benchmarks) != 1:
         return []
-    facts = rows_of(inputs.frames.runs)
-    return [(used[row["run"]], row["heldout_mean"]) for row in facts if row["entry"] == entry and row["run"] in used]
+    runs = inputs.frames.runs
+    runs = runs[(runs["entry"] == entry) & runs["run"].isin(list(used))]
+    return list(zip(runs["run"].map(dict(used)), runs["heldout_mean"], strict=True))
 
 
 def _draw(

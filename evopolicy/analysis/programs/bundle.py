@@ -57,6 +57,11 @@ class Bundle:
         return all(module.tree is not None for module in self.modules)
 
 
+def readable(source: object) -> bool:
+    """Whether a Program's source, as the frame `programs` has it, holds a bundle."""
+    return isinstance(source, Mapping) and ROOT in source
+
+
 def read_bundle(source: Mapping[str, str]) -> Bundle:
     """The bundle of a Program whose Python modules are `source`, text by path.
 

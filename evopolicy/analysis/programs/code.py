@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pandas as pd
 
-from evopolicy.analysis.programs.bundle import Bundle, children, nodes, read_bundle, tokens
+from evopolicy.analysis.programs.bundle import Bundle, children, nodes, read_bundle, readable, tokens
 from evopolicy.analysis.programs.mechanisms import find_mechanisms, reference
-from evopolicy.analysis.records.columns import WHOSE, by_run, typed_frame, whose
+from evopolicy.analysis.records.columns import WHOSE, WHOSE_NAMES, typed
 from evopolicy.analysis.records.frames import Column, Frames
 
 
@@ -196,32 +196,28 @@ def _plain(node: ast.Attribute) -> bool:
 
 def code_frame(frames: Frames) -> pd.DataFrame:
     """CODE_COLUMNS: the code of the beginning (submission 0) and of every Submission, and how it changed."""
-    programs = by_run(frames.programs)
-    submissions = by_run(frames.submissions)
-    rows: list[dict[str, Any]] = []
-    for run, known in programs.items():
-        measured = {one["program"]: measure_code(one["source"]) for one in known if _readable(one)}
-        order = [(0, one["program"]) for one in known if one["initial"]][:1]
-        order += [(one["submission"], one["program"]) for one in submissions.get(run, [])]
-        before: CodeMeasures | None = None
-        for number, program in order:
-            measures = measured.get(program)
-            row = {**whose(known[0]), "submission": number, "program": program, **_row(measures, before)}
-            rows.append(row)
-            before = measures
-    return typed_frame(CODE_COLUMNS, rows)
+    programs = frames.programs[frames.programs["source"].map(readable).astype(bool)]
+    names = [field.name for field in fields(CodeMeasures)]
+    measures = pd.DataFrame(list(map(measure_code, programs["source"])), index=programs.index, columns=names)
+    measured = programs[["run", "program"]].join(measures).drop_duplicates(["run", "program"], keep="last")
+    first = frames.programs[frames.programs["initial"]].drop_duplicates("run").assign(submission=0)
+    order = {run: place for place, run in enumerate(dict.fromkeys(frames.programs["run"]))}
+    sent = frames.submissions[frames.submissions["run"].isin(list(order))]
+    found = pd.concat([part[[*WHOSE_NAMES, "submission", "program"]] for part in (first, sent)])
+    found = found.sort_values("run", key=lambda runs: runs.map(order), kind="stable")
+    found = found.merge(measured, on=["run", "program"], how="left")
+    before = found.groupby("run")[[*NUMBERS, "mechanisms"]].shift()
+    changes = {f"{name}_change": found[name] - before[name] for name in NUMBERS}
+    tags = list(zip(found["mechanisms"], before["mechanisms"], strict=True))
+    found = found.assign(
+        **changes,
+        mechanisms_added=[_without(now, then) for now, then in tags],
+        mechanisms_removed=[_without(then, now) for now, then in tags],
+    )
+    return typed(CODE_COLUMNS, found)
 
 
-def _readable(program: Mapping[str, Any]) -> bool:
-    return "policy.py" in (program["source"] or {})
-
-
-def _row(measures: CodeMeasures | None, before: CodeMeasures | None) -> dict[str, Any]:
-    if measures is None:
-        return {}
-    row = asdict(measures)
-    if before is not None:
-        row.update({f"{name}_change": getattr(measures, name) - getattr(before, name) for name in NUMBERS})
-        row["mechanisms_added"] = tuple(tag for tag in measures.mechanisms if tag not in before.mechanisms)
-        row["mechanisms_removed"] = tuple(tag for tag in before.mechanisms if tag not in measures.mechanisms)
-    return row
+def _without(tags: Any, others: Any) -> tuple[str, ...] | None:
+    """None where one of the two is not known."""
+    known = isinstance(tags, tuple) and isinstance(others, tuple)
+    return tuple(tag for tag in tags if tag not in others) if known else None

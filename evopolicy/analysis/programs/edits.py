@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from evopolicy.analysis.programs.bundle import difference, read_bundle, tokens
+from evopolicy.analysis.programs.bundle import difference, read_bundle, readable, tokens
 from evopolicy.analysis.programs.normal_form import topology
-from evopolicy.analysis.records.columns import WHOSE, by_run, grouped, typed_frame, whose
+from evopolicy.analysis.records.columns import WHOSE, WHOSE_NAMES, plain_values, typed
 from evopolicy.analysis.records.frames import Column, Frames
 from evopolicy.analysis.records.validity import split_means
 from evopolicy.analysis.stats.ties import is_above
@@ -139,33 +139,54 @@ def size_of(share: float) -> str:
 
 def edit_frame(frames: Frames, *, data_edits: bool = False) -> pd.DataFrame:
     """EDIT_COLUMNS: a row a Submission. `data_edits`: see `edit_kinds`."""
-    validation = split_means(frames, "validation")
-    programs = by_run(frames.programs)
-    rows: list[dict[str, Any]] = []
-    for run, submissions in by_run(frames.submissions).items():
-        texts = {one["program"]: _Text.read(one, data_edits) for one in programs.get(run, []) if _readable(one)}
-        failed = [_failed(one) for one in submissions]
-        versions = [_version(one, texts, lost) for one, lost in zip(submissions, failed, strict=True)]
-        kinds = edit_kinds(versions, data_edits=data_edits)
-        means = [validation.get((run, one["program"])) if one["status"] == "published" else None for one in submissions]
-        scored = zip(submissions, failed, means, strict=True)
-        bests = new_bests([(mean, mean is not None or lost) for _, lost, mean in scored])
-        trained = new_bests([(one["score"], True) for one in submissions])
-        phases = _phases([kind for kind, _ in kinds])
-        kept, tried = durable_bests(bests, means), set[str]()
-        for place, (one, version, (kind, against)) in enumerate(zip(submissions, versions, kinds, strict=True)):
-            row = {**whose(one), **{name: one[name] for name in ("submission", "program", "units_used", "score")}}
-            row.update(kind=kind, edit=kind in EDITS, topology=version.topology, bundle=version.bundle)
-            if against is not None:
-                row["against"] = submissions[against]["submission"]
-                row.update(_difference(versions[against], version, texts, data_edits))
-            row.update(phases[place], validation=means[place], new_best=bests[place], new_best_training=trained[place])
-            row["chance"] = 1 / len(tried | {one["program"]}) if kind in EDITS else None
-            row["durable"] = kept[place]
-            if not failed[place]:
-                tried.add(one["program"])
-            rows.append(row)
-    return typed_frame(EDIT_COLUMNS, rows)
+    sent = frames.submissions.join(split_means(frames, "validation"), on=["run", "program"])
+    sent["validation"] = sent["validation"].where(sent["status"] == "published")
+    sent["lost"] = (sent["status"] == "failed") | ((sent["failed"] > 0) & (sent["failed"] >= sent["episodes"]))
+    programs = dict(iter(frames.programs.groupby("run")))
+    parts = [
+        submissions.join(pd.DataFrame(_edits(submissions, programs.get(run), data_edits), index=submissions.index))
+        for run, submissions in sent.groupby("run", sort=False)
+    ]
+    return typed(EDIT_COLUMNS, pd.concat(parts) if parts else sent)
+
+
+def _edits(sent: pd.DataFrame, programs: pd.DataFrame | None, data_edits: bool) -> Mapping[str, Sequence[Any]]:
+    """Of the Submissions of one Run the columns that they do not have, each told by those before it."""
+    texts: dict[str, _Text] = {}
+    if programs is not None:
+        for program, source, data in zip(programs["program"], programs["source"], programs["data"], strict=True):
+            if readable(source):
+                texts[program] = _Text.read(source, data, data_edits)
+    names, lost = sent["program"].tolist(), sent["lost"].tolist()
+    versions = [_version(name, texts.get(name), failed) for name, failed in zip(names, lost, strict=True)]
+    kinds = edit_kinds(versions, data_edits=data_edits)
+    known, scores = plain_values(sent["validation"]), plain_values(sent["score"])
+    bests = new_bests([(mean, mean is not None or failed) for mean, failed in zip(known, lost, strict=True)])
+    tried, chances = set[str](), list[float | None]()
+    for version, (kind, _) in zip(versions, kinds, strict=True):
+        chances.append(1 / len(tried | {version.program}) if kind in EDITS else None)
+        tried |= set() if version.failed else {version.program}
+    changes = [
+        {} if before is None else _difference(versions[before], version, texts, data_edits)
+        for version, (_, before) in zip(versions, kinds, strict=True)
+    ]
+    numbers = sent["submission"].tolist()
+    return {
+        "kind": [kind for kind, _ in kinds],
+        "edit": [kind in EDITS for kind, _ in kinds],
+        "against": [None if before is None else numbers[before] for _, before in kinds],
+        "topology": [version.topology for version in versions],
+        "bundle": [version.bundle for version in versions],
+        **{name: [change.get(name) for change in changes] for name in _CHANGES},
+        **_phases([kind for kind, _ in kinds]),
+        "new_best": bests,
+        "new_best_training": new_bests([(score, True) for score in scores]),
+        "chance": chances,
+        "durable": durable_bests(bests, known),
+    }
+
+
+_CHANGES = ("data_changed", "lines_added", "lines_removed", "tokens_added", "tokens_removed", "change", "size")
 
 
 @dataclass(frozen=True)
@@ -176,12 +197,12 @@ class _Text:
     tokens: list[str]
 
     @classmethod
-    def read(cls, program: Mapping[str, Any], data_edits: bool) -> _Text:
+    def read(cls, source: Mapping[str, str], data: Mapping[str, str] | None, data_edits: bool) -> _Text:
         """`data_edits`: whether its data files count too in lines and tokens, after the bundle and in order."""
-        bundle = read_bundle(program["source"])
+        bundle = read_bundle(source)
         texts = [module.text for module in bundle.modules]
         if data_edits:
-            texts += [text for _, text in sorted((program["data"] or {}).items())]
+            texts += [text for _, text in sorted((data or {}).items())]
         return cls(
             bundle.digest,
             topology(bundle),
@@ -190,17 +211,8 @@ class _Text:
         )
 
 
-def _readable(program: Mapping[str, Any]) -> bool:
-    return "policy.py" in (program["source"] or {})
-
-
-def _failed(submission: Mapping[str, Any]) -> bool:
-    return bool(submission["status"] == "failed" or 0 < submission["episodes"] <= submission["failed"])
-
-
-def _version(submission: Mapping[str, Any], texts: Mapping[str, _Text], failed: bool) -> Version:
-    text = texts.get(submission["program"])
-    return Version(submission["program"], text.bundle if text else None, text.topology if text else None, failed)
+def _version(program: str, text: _Text | None, failed: bool) -> Version:
+    return Version(program, text.bundle if text else None, text.topology if text else None, failed)
 
 
 def _difference(before: Version, after: Version, texts: Mapping[str, _Text], data_edits: bool) -> dict[str, Any]:
@@ -265,13 +277,14 @@ def durable_bests(bests: Sequence[bool | None], values: Sequence[float | None]) 
     return found
 
 
-def _phases(kinds: Sequence[str]) -> list[dict[str, Any]]:
+def _phases(kinds: Sequence[str]) -> dict[str, list[Any]]:
     number, current = 0, None
-    found = []
+    found: dict[str, list[Any]] = {"phase": [], "phase_kind": []}
     for kind in kinds:
         if kind in EDITS and kind != current:
             number, current = number + 1, kind
-        found.append({"phase": number or None, "phase_kind": current})
+        found["phase"].append(number or None)
+        found["phase_kind"].append(current)
     return found
 
 
@@ -307,35 +320,31 @@ def size_counts(edits: pd.DataFrame, by: Iterable[str] = ("entry",), best: str =
 def _counted(
     frame: pd.DataFrame, by: list[str], what: str, values: Sequence[str], title: str, best: str
 ) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = []
-    for key, found in grouped(frame, by):
-        for value in values:
-            chosen = [row for row in found if row[what] == value]
-            known = [row for row in chosen if row[best] is not None]
-            counts = {title: len(chosen), "known": len(known), "new_bests": sum(row[best] for row in known)}
-            rows.append({**key, what: value, "runs": len({row["run"] for row in found}), **counts})
-    return pd.DataFrame(rows, columns=[*by, what, "runs", title, "known", "new_bests"])
+    key = [*by, "all"]  # so that it groups by no column too
+    frame = frame.assign(all=0)
+    runs = frame.groupby(key, sort=False)["run"].nunique().reset_index(name="runs")
+    counts = frame.groupby([*key, what])[best].agg([(title, "size"), ("known", "count"), ("new_bests", "sum")])
+    every = runs.merge(pd.DataFrame({what: values}), how="cross")
+    found = every.merge(counts.reset_index(), on=[*key, what], how="left")[[*by, what, "runs", *counts]]
+    return found.assign(**found[list(counts)].fillna(0).astype("int64"))
 
 
 def phase_frame(edits: pd.DataFrame) -> pd.DataFrame:
     """PHASE_COLUMNS: a row a phase. `edits` is of `edit_frame`."""
-    rows: list[dict[str, Any]] = []
-    for submissions in by_run(edits).values():
-        used = 0
-        for one in submissions:
-            if one["phase"] is not None and (not rows or _of(rows[-1]) != (one["run"], one["phase"])):
-                start = {"first_submission": one["submission"], "first_unit": used}
-                phase = {"phase": one["phase"], "kind": one["phase_kind"], "edits": 0, "known": 0, "new_bests": 0}
-                rows.append({**whose(one), **phase, **start})
-            used = one["units_used"]
-            if one["phase"] is not None:
-                phase = rows[-1]
-                phase.update(last_submission=one["submission"], last_unit=used)
-                phase["edits"] += one["edit"]
-                phase["known"] += one["edit"] and one["new_best"] is not None
-                phase["new_bests"] += bool(one["edit"] and one["new_best"])
-    return typed_frame(PHASE_COLUMNS, rows)
-
-
-def _of(phase: Mapping[str, Any]) -> tuple[str, int]:
-    return phase["run"], phase["phase"]
+    edits = edits.assign(
+        before=edits.groupby("run")["units_used"].shift(fill_value=0),
+        known=edits["edit"] & edits["new_best"].notna(),
+        hits=edits["edit"] & edits["new_best"].fillna(False),
+    )
+    phases = edits.dropna(subset=["phase"]).groupby([*WHOSE_NAMES, "phase"], sort=False)
+    found = phases.agg(
+        kind=("phase_kind", "first"),
+        first_submission=("submission", "first"),
+        last_submission=("submission", "last"),
+        first_unit=("before", "first"),
+        last_unit=("units_used", "last"),
+        edits=("edit", "sum"),
+        known=("known", "sum"),
+        new_bests=("hits", "sum"),
+    )
+    return typed(PHASE_COLUMNS, found.reset_index())

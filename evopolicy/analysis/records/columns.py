@@ -1,14 +1,16 @@
-"""Typed frames: rows in and rows out, and whose a row is."""
+"""Typed frames: of what a record holds, and of other frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from evopolicy.analysis.records.frame_columns import WHOSE as WHOSE
 from evopolicy.analysis.records.frame_columns import Column
+
+WHOSE_NAMES = [column.name for column in WHOSE]
 
 
 def typed_frame(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -17,33 +19,18 @@ def typed_frame(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) ->
     return pd.DataFrame(data, columns=[c.name for c in columns])
 
 
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as plain Python values, None where there is none."""
-    return [{str(key): _plain(value) for key, value in row.items()} for row in frame.to_dict("records")]
+def typed(columns: Sequence[Column], frame: pd.DataFrame) -> pd.DataFrame:
+    """Exactly `columns` of `frame`; what it does not have has no values."""
+    dtypes = {column.name: column.dtype for column in columns}
+    return frame.reindex(columns=list(dtypes)).astype(dtypes).reset_index(drop=True)
 
 
-def by_run(frame: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """`rows_of` the frame, by Run, in their order."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows_of(frame):
-        found.setdefault(row["run"], []).append(row)
-    return found
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as plain values, None where there is none: for what is no frame, a page's text or a CellScore."""
+    columns = {str(name): plain_values(column) for name, column in frame.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def whose(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of `row` that says whose it is: the columns of WHOSE."""
-    return {column.name: row[column.name] for column in WHOSE}
-
-
-def grouped(frame: pd.DataFrame, keys: Iterable[str]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The rows of `frame` by their values of `keys`, in order of appearance."""
-    names = list(keys)
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows_of(frame):
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return [(dict(zip(names, key, strict=True)), rows) for key, rows in groups.items()]
-
-
-def _plain(value: Any) -> Any:
-    absent = value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
-    return None if absent else value
+def plain_values(column: pd.Series[Any]) -> list[Any]:
+    """The values of one column, None where there is none."""
+    return column.astype(object).where(column.notna(), None).tolist()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pandas as pd
 
-from evopolicy.analysis.records.columns import rows_of, typed_frame
+from evopolicy.analysis.records.columns import WHOSE_NAMES, plain_rows, typed_frame
 from evopolicy.analysis.records.conditions import AXES
 from evopolicy.analysis.records.frame_columns import COLUMNS as COLUMNS
-from evopolicy.analysis.records.frame_columns import WHOSE
 from evopolicy.analysis.records.frame_columns import Column as Column
 from evopolicy.analysis.records.load import (
     EpisodeFile,
@@ -45,6 +43,15 @@ _COUNTED = {
 """Columns of `usage` that the Host knows, not the provider, with their names in a Run's state."""
 
 
+_HELDOUT = {
+    "mean": "heldout_mean",
+    "standard_error": "heldout_se",
+    "episodes": "heldout_episodes",
+    "failed": "heldout_failed",
+}
+"""What a CellScore has of the held-out result, with its columns of `runs`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Frames:
     """Runs as frames; `COLUMNS` documents their columns."""
@@ -64,14 +71,17 @@ class Frames:
     """Planned cells without a readable Run, and files that cannot be read."""
 
     def scores(self) -> list[CellScore]:
-        """The cells as tables take them: those of `runs` (also after a person filtered it) and of `gaps`."""
-        usage = {row["run"]: row for row in rows_of(self.usage)}
-        scores = [_row_score(row, usage.get(row["run"], {})) for row in rows_of(self.runs)]
-        scores.extend(
-            CellScore(row["entry"], row["benchmark"], row["seed"], row["status"], reason=row["reason"] or "")
-            for row in rows_of(self.gaps)
-            if row["run"] is None
-        )
+        """The cells as tables take them: those of `runs` (also after a person filtered it) and of `gaps`.
+
+        Ranks are of these values, not of frames, since those of a sweep that runs are drawn without pandas.
+        """
+        kinds = sorted({c.name for c in COLUMNS["usage"]} - {*WHOSE_NAMES, *ESTIMATED.values(), *_COUNTED})
+        usage = {row["run"]: row for row in plain_rows(self.usage[["run", *kinds]])}
+        scores = [_cell(row, usage.get(row["run"], {}), kinds) for row in plain_rows(self.runs)]
+        absent = plain_rows(self.gaps[self.gaps["run"].isna()])
+        scores += [
+            CellScore(r["entry"], r["benchmark"], r["seed"], r["status"], reason=r["reason"] or "") for r in absent
+        ]
         return in_order(scores)
 
     def renamed(self, entries: Mapping[str, str]) -> Frames:
@@ -128,11 +138,8 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
         "model": record.agent.model,
         "benchmark_id": record.benchmark.id,
         "suite": record.suite,
-        "axes": json.dumps(dict(score.axes), sort_keys=True),
-        "heldout_mean": score.mean,
-        "heldout_se": score.standard_error,
-        "heldout_episodes": score.episodes,
-        "heldout_failed": score.failed,
+        "axes": dict(sorted(score.axes.items())),
+        **{column: getattr(score, name) for name, column in _HELDOUT.items()},
         "selected_program": result.selected,
         "selected_submission": result.selected_submission,
         "submissions": len(state.submissions),
@@ -145,7 +152,7 @@ def _run_row(run: Run, score: CellScore) -> dict[str, Any]:
         "agent_isolation": record.agent_isolation,
         "agent_network": record.agent_network,
         **score.conditions,
-        "settings": json.dumps(dict(score.settings), sort_keys=True),
+        "settings": dict(sorted(score.settings.items())),
         "visibility": record.feedback.visibility,
         "thinking_seconds": state.thinking_seconds,
         "evaluating_seconds": state.evaluating_seconds,
@@ -313,27 +320,11 @@ def _gaps(found: Found) -> Iterable[dict[str, Any]]:
     yield from (_gap_row(item) for item in found.unreadable if cell_of(item.folder, found.cells) is None)
 
 
-def _row_score(row: Mapping[str, Any], usage: Mapping[str, Any]) -> CellScore:
-    kinds = {c.name for c in COLUMNS["usage"]} - {c.name for c in WHOSE} - {*ESTIMATED.values(), *_COUNTED}
-    score = CellScore(
-        entry=row["entry"],
-        benchmark=row["benchmark"],
-        seed=row["seed"],
-        status=row["status"],
-        mean=row["heldout_mean"],
-        standard_error=row["heldout_se"],
-        episodes=row["heldout_episodes"],
-        failed=row["heldout_failed"],
-        reason=row["reason"],
-        benchmark_id=row["benchmark_id"],
-        wall_seconds=row["wall_seconds"],
-        conditions={name: row[name] for name in AXES},
-        settings=json.loads(row["settings"] or "{}"),
-        axes=json.loads(row["axes"]),
-        result_key=row["result_key"] or "",
-        parent=row["parent"] or "",
-        key=row["key"] or "",
-        trajectory=row["trajectory"] or "",
-        selected=row["selected_program"] or "",
-    )
-    return replace(score, usage={name: usage[name] for name in sorted(kinds) if usage.get(name) is not None})
+def _cell(row: Mapping[str, Any], usage: Mapping[str, Any], kinds: Sequence[str]) -> CellScore:
+    alike = ("entry", "benchmark", "seed", "status", "reason", "benchmark_id", "wall_seconds")
+    found: dict[str, Any] = {name: row[name] for name in alike}
+    found |= {name: row[column] for name, column in _HELDOUT.items()}
+    found |= {name: row[name] or "" for name in ("result_key", "parent", "key", "trajectory")}
+    found |= {"settings": row["settings"] or {}, "axes": row["axes"] or {}, "selected": row["selected_program"] or ""}
+    counted = {name: usage[name] for name in kinds if usage.get(name) is not None}
+    return CellScore(**found, conditions={name: row[name] for name in AXES}, usage=counted)

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.conditions import drawn_by
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.stats.statistics import Floats
 
 
-def heldout_scores(frames: Frames, runs: Collection[str]) -> dict[str, dict[int, float]]:
-    """By Run, the score of its selected Program on each Assessment index that is on disk."""
-    chosen = {row["run"]: row["selected_program"] for row in rows_of(frames.runs) if row["run"] in runs}
-    found: dict[str, dict[int, float]] = {run: {} for run in chosen}
+def heldout_scores(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
+    """The score of the selected Program of each of `runs` (rows, by run) on each Assessment index (columns) on disk.
+
+    `runs` is of `frames.runs`; NaN where a Run has no score of an index.
+    """
     episodes = frames.episodes[frames.episodes["split"] == "assessment"]
-    keys = zip(episodes["run"], episodes["program"], episodes["index"], episodes["score"], strict=True)
-    for run, program, index, score in keys:
-        if run in chosen and program == chosen[run]:
-            found[run][int(index)] = float(score)
-    return found
-
-
-def as_columns(rows: Sequence[Mapping[int, float]], indices: Sequence[int]) -> Floats:
-    """A table (Runs, Episodes) of `rows`, NaN where a Run has no score of an index."""
-    return np.array([[row.get(index, math.nan) for index in indices] for row in rows], dtype=float)
+    chosen = runs[["run", "selected_program"]].rename(columns={"selected_program": "program"})
+    found = episodes.merge(chosen, on=["run", "program"]).drop_duplicates(["run", "index"], keep="last")
+    return found.pivot(index="run", columns="index", values="score").reindex(runs["run"])
 
 
 def heldout_tables(
-    frames: Frames, runs: Iterable[Mapping[str, Any]], unlike: Collection[str | tuple[str, str]]
+    frames: Frames, runs: pd.DataFrame, unlike: Collection[str | tuple[str, str]]
 ) -> tuple[dict[str, dict[str, Floats]], list[tuple[str, str]]]:
     """Held-out scores (Runs, Episodes) of `runs` by entry and Benchmark, and the cells that have none.
 
@@ -41,25 +34,29 @@ def heldout_tables(
     has no table where the Episodes of a Run of it are not on disk.
 
     Args:
-        runs: rows of `frames.runs`.
+        runs: of `frames.runs`.
         unlike: Benchmarks, or single cells (entry, Benchmark), whose Runs met other Episodes than each other; they have
             one column, the Runs' means.
     """
-    rows = list(runs)
-    scores = heldout_scores(frames, {run["run"] for run in rows})
-    found: dict[tuple[str, str], list[dict[int, float]]] = {}
-    indices: dict[str, set[int]] = {}
-    apart = {cell for run in rows if (cell := (run["entry"], run["benchmark"])) in unlike or cell[1] in unlike}
-    for run in rows:
-        cell = run["entry"], run["benchmark"]
-        found.setdefault(cell, []).append({0: run["heldout_mean"]} if cell in apart else scores[run["run"]])
-        if cell not in apart:
-            indices.setdefault(cell[1], set()).update(scores[run["run"]])
-    lacking = [cell for cell, of in found.items() if not all(of)]
+    cells = list(zip(runs["entry"], runs["benchmark"], strict=True))
+    apart = np.array([cell in unlike or cell[1] in unlike for cell in cells], dtype=bool)
+    scores = heldout_scores(frames, runs[~apart])
+    met = {
+        str(benchmark): scores.loc[of["run"].tolist()].notna().any()
+        for benchmark, of in runs[~apart].groupby("benchmark")
+    }
     tables: dict[str, dict[str, Floats]] = {}
-    for cell, of in found.items():
-        if all(of):
-            tables.setdefault(cell[0], {})[cell[1]] = as_columns(of, [0] if cell in apart else sorted(indices[cell[1]]))
+    lacking = []
+    for entry, benchmark in dict.fromkeys(cells):
+        of = runs[(runs["entry"] == entry) & (runs["benchmark"] == benchmark)]
+        if (entry, benchmark) in unlike or benchmark in unlike:
+            found = of[["heldout_mean"]]
+        else:
+            found = scores.loc[of["run"].tolist(), met[benchmark]]
+            if found.isna().all(axis=1).any():
+                lacking.append((entry, benchmark))
+                continue
+        tables.setdefault(entry, {})[benchmark] = found.to_numpy(dtype=float)
     return tables, lacking
 
 

@@ -257,8 +257,13 @@ def mixed_names(source: Source | Sequence[CellScore]) -> dict[str, str]:
     }
 
 
-Sides: TypeAlias = dict[str, list[CellScore]]
-"""The cells that have each value of a setting, by the value as JSON text."""
+Sides: TypeAlias = dict[tuple[bool, str], list[CellScore]]
+"""The cells that have each value of a setting, by `_text` of it: lists and mappings are no keys."""
+
+
+def _text(value: Any) -> tuple[bool, str]:
+    """Equal of equal values: whether it is text, and that, or its JSON."""
+    return (True, value) if isinstance(value, str) else (False, json.dumps(value, sort_keys=True))
 
 
 def _unlike_entries(scores: Sequence[CellScore]) -> dict[str, dict[str, Sides]]:
@@ -277,7 +282,7 @@ def _by_setting(scores: Sequence[CellScore]) -> dict[tuple[str, str, str], Sides
         for key, value in score.settings.items():
             if key.partition(".")[0] in IDENTITY:
                 place = score.benchmark if key.startswith(OF_A_BENCHMARK) else ""
-                groups[score.entry, key, place][json.dumps(value, sort_keys=True)].append(score)
+                groups[score.entry, key, place][_text(value)].append(score)
     return groups
 
 
@@ -288,7 +293,7 @@ def _mixed_versions(scores: Sequence[CellScore], allow: Collection[str]) -> str:
     for score in scores:
         for key, value in score.settings.items():
             if key.startswith("versions.") and key not in allow:
-                groups[score.benchmark, key.partition(".")[2]][json.dumps(value)].append(score)
+                groups[score.benchmark, key.partition(".")[2]][_text(value)].append(score)
     for (benchmark, package), sides in groups.items():
         if len(sides) > 1:
             return f"{CONDITIONS['versions']} on {benchmark}: {package} {_sides(sides)}"
@@ -300,11 +305,10 @@ def _sides(values: Sides) -> str:
     return f"({'; '.join(f'{_value(value)} for {name_cells(cells, 1)}' for value, cells in values.items())})"
 
 
-def _value(text: str) -> str:
-    """A setting's value from JSON text, short enough for a sentence."""
-    value = json.loads(text)
-    plain = value if isinstance(value, str) else text
-    return _brief(plain) if len(_brief(plain)) <= _VALUE else f"{_brief(plain)[: _VALUE - 1]}…"
+def _value(text: tuple[bool, str]) -> str:
+    """A setting's value, short enough for a sentence."""
+    brief = _brief(text[1])
+    return brief if len(brief) <= _VALUE else f"{brief[: _VALUE - 1]}…"
 
 
 def _scores(source: Source | Sequence[CellScore]) -> list[CellScore]:

@@ -6,12 +6,13 @@ Frames in, frames out; a higher score is a better one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
+import numpy as np
 import pandas as pd
 
-from evopolicy.analysis.records.columns import WHOSE, by_run, rows_of, typed_frame, whose
+from evopolicy.analysis.records.columns import WHOSE, typed
 from evopolicy.analysis.records.frames import Column, Frames
 from evopolicy.analysis.records.validity import split_means
 from evopolicy.analysis.stats.ties import is_above
@@ -85,50 +86,30 @@ def curve_points(frames: Frames, usage: pd.DataFrame | None = None) -> pd.DataFr
         usage: columns run, submission and any of tokens and cost_usd: what the Run had used up to each Submission;
             None for what the Host's proxy counted.
     """
-    means = split_means(frames, "validation")
-    runs = {row["run"]: row for row in rows_of(frames.runs)}
-    used = {(row["run"], row["submission"]): row for row in rows_of(frames.submissions if usage is None else usage)}
-    rows = []
-    for run, submissions in by_run(frames.submissions).items():
-        best_score = best_validation = -math.inf
-        for count, one in enumerate(submissions, start=1):
-            if one["status"] == "running":
-                continue
-            validation = means.get((run, one["program"])) if one["status"] == "published" else None
-            best_score = max(best_score, _number(one["score"]))
-            best_validation = max(best_validation, _number(validation))
-            point = {
-                "submission": one["submission"],
-                "program": one["program"],
-                "submissions": count,
-                "units": one["units_used"],
-                "units_budget": runs[run]["units_budget"],
-                "seconds": _seconds(runs[run], one["time"]),
-                "score": one["score"],
-                "best_score": _finite(best_score),
-                "validation": validation,
-                "best_validation": _finite(best_validation),
-            }
-            spent = used.get((run, one["submission"]), {})
-            rows.append({**whose(one), **point, "tokens": spent.get("tokens"), "cost_usd": spent.get("cost_usd")})
-    return typed_frame(CURVE_COLUMNS, rows)
-
-
-def _seconds(run: Mapping[str, Any], time: float) -> float | None:
-    """Since the journal was opened; a regrade's record is younger than the Submissions in it, so it tells nothing."""
-    began = run["created"] if run["opened"] is None else run["opened"]
-    return time - began if began <= time else None
+    sent = frames.submissions.join(split_means(frames, "validation"), on=["run", "program"])
+    if usage is not None:
+        counted = usage[usage.columns.intersection(["run", "submission", "tokens", "cost_usd"])]
+        sent = sent.drop(columns=["tokens", "cost_usd"]).merge(counted, on=["run", "submission"], how="left")
+    sent = sent.merge(frames.runs[["run", "units_budget", "created", "opened"]], on="run", how="left")
+    sent = sent.assign(submissions=sent.groupby("run").cumcount() + 1, units=sent["units_used"])
+    sent = sent[sent["status"] != "running"]
+    # Since the journal was opened; a regrade's record is younger than the Submissions in it, so it tells nothing.
+    seconds = sent["time"] - sent["opened"].fillna(sent["created"])
+    sent = sent.assign(
+        seconds=seconds.where(seconds >= 0), validation=sent["validation"].where(sent["status"] == "published")
+    )
+    for value in ("score", "validation"):
+        sent[f"best_{value}"] = sent.groupby("run")[value].cummax()
+        sent[f"best_{value}"] = sent.groupby("run")[f"best_{value}"].ffill()
+    return typed(CURVE_COLUMNS, sent)
 
 
 def own_references(curves: pd.DataFrame, value: Value = "validation") -> dict[str, tuple[float, float]]:
     """By Benchmark, the lowest first value of its Runs and the best of any: a scale that depends on who is compared."""
-    found: dict[str, tuple[float, float]] = {}
-    for points in by_run(curves).values():
-        values = [point[value] for point in points if point[value] is not None]
-        if values:
-            low, high = found.get(points[0]["benchmark"], (math.inf, -math.inf))
-            found[points[0]["benchmark"]] = min(low, values[0]), max(high, *values)
-    return found
+    known = curves.dropna(subset=[value])
+    lows = known.drop_duplicates("run").groupby("benchmark")[value].min()
+    highs = known.groupby("benchmark")[value].max()
+    return {str(name): (float(lows[name]), float(highs[name])) for name in lows.index}
 
 
 def curve_areas(
@@ -145,20 +126,20 @@ def curve_areas(
         horizons: length of the axis by Benchmark; by default a Run's budget for units, else the longest of its
             Benchmark's Runs.
     """
-    scale = {**own_references(curves, value), **(references or {})}
-    ends = {**_horizons(curves, axis), **(horizons or {})}
-    rows = []
-    for points in by_run(curves).values():
-        benchmark = points[0]["benchmark"]
-        low, high = scale.get(benchmark, (math.nan, math.nan))
-        default = points[0]["units_budget"] if axis == "units" and benchmark not in (horizons or {}) else None
-        horizon = float(default if default is not None else ends.get(benchmark, math.nan))
-        steps = _steps(points, axis, value)
-        area, normalized = _area(steps, horizon, low, high)
-        final = max((best for at, best in steps if at <= horizon), default=math.nan)
-        row = {"axis": axis, "value": value, "horizon": horizon, "low": low, "high": high, "final": final}
-        rows.append({**whose(points[0]), **row, "area": area, "normalized_area": normalized})
-    return typed_frame(AREA_COLUMNS, rows)
+    found = _runs(curves, axis, value, references)
+    ends = curves.dropna(subset=[axis]).groupby("benchmark")[axis].max().to_dict() | dict(horizons or {})
+    horizon = found["benchmark"].map(ends).astype(float)
+    if axis == "units":
+        horizon = horizon.where(found["benchmark"].isin(list(horizons or ())), found["units_budget"])
+    steps = _steps(curves, axis, value)
+    pairs = list(zip(found["run"], horizon, strict=True))
+    areas = [
+        _area(steps[run], end, low, high)
+        for (run, end), low, high in zip(pairs, found["low"], found["high"], strict=True)
+    ]
+    found["area"], found["normalized_area"] = np.array(areas, dtype=float).reshape(-1, 2).T
+    final = [max((best for at, best in steps[run] if at <= end), default=math.nan) for run, end in pairs]
+    return typed(AREA_COLUMNS, found.assign(horizon=horizon, final=final))
 
 
 def curve_reach(
@@ -172,32 +153,35 @@ def curve_reach(
     for fraction in fractions:
         if not 0 < fraction <= 1:
             raise ConfigError(f"fractions: each lies above 0 and at most at 1, found {fraction}")
+    runs = _runs(curves, axis, value, references)
+    steps = _steps(curves, axis, value)
+    parts = []
+    for fraction in fractions:
+        # high itself, not low + (high - low), which may round above it
+        target = runs["high"] if fraction == 1 else runs["low"] + fraction * (runs["high"] - runs["low"])
+        at = [
+            next((at for at, best in steps[run] if not is_above(goal, best)), math.nan)
+            for run, goal in zip(runs["run"], target, strict=True)
+        ]
+        parts.append(runs.assign(fraction=fraction, target=target, at=at, reached=~np.isnan(at)))
+    found = pd.concat(parts).sort_index(kind="stable") if parts else runs
+    return typed(REACH_COLUMNS, found)
+
+
+def _runs(curves: pd.DataFrame, axis: Axis, value: Value, references: References | None) -> pd.DataFrame:
+    """A row a Run, with the scores that count as 0 and as 1 on its Benchmark."""
     scale = {**own_references(curves, value), **(references or {})}
-    rows = []
-    for points in by_run(curves).values():
-        low, high = scale.get(points[0]["benchmark"], (math.nan, math.nan))
-        steps = _steps(points, axis, value)
-        for fraction in fractions:
-            # high itself, not low + (high - low), which may round above it
-            target = high if fraction == 1 else low + fraction * (high - low)
-            at = next((at for at, best in steps if not is_above(target, best)), None)
-            row = {"axis": axis, "value": value, "fraction": fraction, "target": target, "at": at}
-            rows.append({**whose(points[0]), **row, "reached": at is not None})
-    return typed_frame(REACH_COLUMNS, rows)
+    runs = curves.drop_duplicates("run")
+    low, high = (runs["benchmark"].map({name: ends[place] for name, ends in scale.items()}) for place in (0, 1))
+    return runs.assign(axis=axis, value=value, low=low.astype(float), high=high.astype(float))
 
 
-def _steps(points: Iterable[Mapping[str, Any]], axis: Axis, value: Value) -> list[tuple[float, float]]:
-    """(place on the axis, best so far) wherever both are known."""
-    best = f"best_{value}"
-    return [(float(p[axis]), p[best]) for p in points if p[axis] is not None and p[best] is not None]
-
-
-def _horizons(curves: pd.DataFrame, axis: Axis) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for point in rows_of(curves):
-        if point[axis] is not None:
-            found[point["benchmark"]] = max(found.get(point["benchmark"], 0.0), float(point[axis]))
-    return found
+def _steps(curves: pd.DataFrame, axis: Axis, value: Value) -> dict[str, list[tuple[float, float]]]:
+    """By Run, (place on the axis, best so far) wherever both are known."""
+    return {
+        str(run): list(of[[axis, f"best_{value}"]].dropna().astype(float).itertuples(index=False, name=None))
+        for run, of in curves.groupby("run")
+    }
 
 
 def _area(steps: list[tuple[float, float]], horizon: float, low: float, high: float) -> tuple[float, float]:
@@ -214,14 +198,6 @@ def _area(steps: list[tuple[float, float]], horizon: float, low: float, high: fl
     return area, scaled
 
 
-def _number(value: float | None) -> float:
-    return -math.inf if value is None else value
-
-
-def _finite(value: float) -> float | None:
-    return None if value == -math.inf else value
-
-
 # --- spending ----------------------------------------------------------------------------------------------------
 
 
@@ -230,22 +206,24 @@ def spending(frames: Frames) -> pd.DataFrame:
 
     A Program that was tried before is confirmed, on whatever index; what a failed Submission used tried nothing.
     """
+    tried: dict[tuple[str, str], set[int]] = {}
+    used: dict[str, set[int]] = {}
     rows = []
-    for submissions in by_run(frames.submissions).values():
-        tried: dict[str, set[int]] = {}
-        for one in submissions:
-            indices = set(parse_selector(one["selector"], 10**9)) if one["selector"] else set()
-            units, before = one["episodes"], set().union(*tried.values())
-            row = dict.fromkeys(("exploring", "comparing", "confirming", "lost", "repeated"), 0)
-            if one["status"] == "failed":
-                row["lost"] = units
-            elif one["program"] in tried:
-                row["confirming"] = units
-                row["repeated"] = len(indices & tried[one["program"]])
-            else:
-                row["comparing"] = len(indices & before)
-                row["exploring"] = units - row["comparing"]
-            if one["status"] != "failed":
-                tried.setdefault(one["program"], set()).update(indices)
-            rows.append({**one, **row, "units": units})
-    return typed_frame(SPENDING_COLUMNS, rows)
+    sent = frames.submissions
+    for run, program, status, selector, units in zip(
+        sent["run"], sent["program"], sent["status"], sent["selector"], sent["episodes"], strict=True
+    ):
+        indices = set(parse_selector(selector, 10**9)) if selector else set()
+        if status == "failed":
+            rows.append((0, 0, 0, units, 0))
+            continue
+        if (run, program) in tried:
+            rows.append((0, 0, units, 0, len(indices & tried[run, program])))
+        else:
+            comparing = len(indices & used.get(run, set()))
+            rows.append((units - comparing, comparing, 0, 0, 0))
+        tried.setdefault((run, program), set()).update(indices)
+        used.setdefault(run, set()).update(indices)
+    names = ["exploring", "comparing", "confirming", "lost", "repeated"]
+    spent = pd.DataFrame(rows, columns=names, index=sent.index)
+    return typed(SPENDING_COLUMNS, sent.assign(units=sent["episodes"]).join(spent))

@@ -4,14 +4,13 @@ what Assessment would have. Frames in, frames out; a higher score is a better on
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from evopolicy.analysis.records.columns import WHOSE, by_run, rows_of, typed_frame, whose
+from evopolicy.analysis.records.columns import WHOSE, WHOSE_NAMES, typed
 from evopolicy.analysis.records.frames import Column, Frames
 from evopolicy.analysis.stats.ties import is_above
 
@@ -53,44 +52,27 @@ SELECTION_COLUMNS: tuple[Column, ...] = (
 # --- means on the private splits ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SplitMean:
-    """A Program's mean on a private split."""
-
-    mean: float
-    episodes: int
-
-
-def split_means(frames: Frames, split: Literal["validation", "assessment"]) -> dict[tuple[str, str], float]:
-    """Means by (run, Program digest), of the Programs that were measured on as many Episodes as any of their Run.
+def split_means(frames: Frames, split: Literal["validation", "assessment"]) -> pd.Series[float]:
+    """Means by run and Program digest, of the Programs that were measured on as many Episodes as any of their Run.
 
     From the Episodes on disk, extra Programs of a regrade among them; where these are gone, from the record. A Program
     measured on fewer (one that racing dropped) has no mean here: on other Episodes it cannot be compared.
     """
-    found = _recorded_means(frames, split)
-    episodes = frames.episodes[frames.episodes.split == split].drop_duplicates(["run", "program", "index"], keep="last")
-    for (run, program), scores in episodes.groupby(["run", "program"], sort=False).score:
-        known = found.get((str(run), str(program)))
-        if known is None or len(scores) > known.episodes:
-            found[str(run), str(program)] = SplitMean(float(scores.mean()), len(scores))
-    full: dict[str, int] = defaultdict(int)
-    for (run, _), one in found.items():
-        full[run] = max(full[run], one.episodes)
-    return {key: one.mean for key, one in found.items() if one.episodes == full[key[0]]}
-
-
-def _recorded_means(frames: Frames, split: str) -> dict[tuple[str, str], SplitMean]:
-    if split == "validation":
-        return {
-            (row["run"], row["program"]): SplitMean(row["validation_mean"], row["validation_episodes"] or 0)
-            for row in rows_of(frames.candidates)
-            if row["validation_mean"] is not None
-        }
-    return {
-        (row["run"], row["selected_program"]): SplitMean(row["heldout_mean"], row["heldout_episodes"])
-        for row in rows_of(frames.runs)
-        if row["heldout_mean"] is not None and row["selected_program"] is not None
-    }
+    key = ["run", "program"]
+    columns = (
+        {"program": "program", "validation_mean": split, "validation_episodes": "episodes"}
+        if split == "validation"
+        else {"selected_program": "program", "heldout_mean": split, "heldout_episodes": "episodes"}
+    )
+    recorded = (frames.candidates if split == "validation" else frames.runs)[["run", *columns]].rename(columns=columns)
+    recorded = recorded.dropna(subset=["program", split]).fillna({"episodes": 0})
+    episodes = frames.episodes[frames.episodes["split"] == split].drop_duplicates([*key, "index"], keep="last")
+    measured = episodes.groupby(key)["score"].agg(["mean", "size"]).reset_index()
+    measured = measured.rename(columns={"mean": split, "size": "episodes"})
+    # of as many Episodes the record's, which comes last
+    found = pd.concat([measured, recorded]).sort_values("episodes", kind="stable").drop_duplicates(key, keep="last")
+    full = found[found["episodes"] == found.groupby("run")["episodes"].transform("max")]
+    return full.set_index(key)[split].astype(float)
 
 
 # --- overfitting and selection -----------------------------------------------------------------------------------
@@ -98,21 +80,20 @@ def _recorded_means(frames: Frames, split: str) -> dict[tuple[str, str], SplitMe
 
 def score_gaps(frames: Frames) -> pd.DataFrame:
     """GAP_COLUMNS: a row for every published Submission, with its Program's means on the private splits."""
-    validation, assessment = split_means(frames, "validation"), split_means(frames, "assessment")
-    selected = {row["run"]: row["selected_submission"] for row in rows_of(frames.runs)}
-    rows = []
-    for one in rows_of(frames.submissions):
-        if one["status"] == "published":
-            key = one["run"], one["program"]
-            t, v, a = _or_nan(one["score"]), validation.get(key, math.nan), assessment.get(key, math.nan)
-            means = {"training": t, "training_episodes": one["episodes"], "validation": v, "assessment": a}
-            gaps = {"training_validation": t - v, "validation_assessment": v - a, "training_assessment": t - a}
-            rows.append({**one, "selected": one["submission"] == selected.get(one["run"]), **means, **gaps})
-    return typed_frame(GAP_COLUMNS, rows)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+    gaps = frames.submissions[frames.submissions["status"] == "published"]
+    gaps = gaps.rename(columns={"score": "training", "episodes": "training_episodes"})
+    for split in ("validation", "assessment"):
+        gaps = gaps.join(split_means(frames, split), on=["run", "program"])
+    gaps = gaps.merge(frames.runs[["run", "selected_submission"]], on="run", how="left")
+    return typed(
+        GAP_COLUMNS,
+        gaps.assign(
+            selected=(gaps["submission"] == gaps["selected_submission"]).fillna(False),
+            training_validation=gaps["training"] - gaps["validation"],
+            validation_assessment=gaps["validation"] - gaps["assessment"],
+            training_assessment=gaps["training"] - gaps["assessment"],
+        ),
+    )
 
 
 def selection_validity(gaps: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -122,53 +103,49 @@ def selection_validity(gaps: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         gaps: of `score_gaps`.
         runs: of Frames.
     """
-    selected = {row["run"]: row for row in rows_of(runs)}
-    return typed_frame(
-        SELECTION_COLUMNS,
-        [
-            {**whose(rows[0]), **_validity(rows, selected[run]["selected_program"])}
-            for run, rows in by_run(gaps).items()
-        ],
+    means = {"training": "max", "validation": "last", "assessment": "last"}
+    programs = gaps.groupby([*WHOSE_NAMES, "program"], sort=False).agg(means).reset_index()
+    by_run = programs.groupby("run", sort=False)
+    own = runs[["run", "selected_program"]].merge(
+        programs, how="left", left_on=["run", "selected_program"], right_on=["run", "program"]
     )
-
-
-def _validity(rows: Sequence[Mapping[str, Any]], selected: str | None) -> dict[str, Any]:
-    programs: dict[str, tuple[float, float, float]] = {}
-    for row in rows:
-        known = programs.get(row["program"], (-math.inf,))[0]
-        seen = known if row["training"] is None else max(known, row["training"])
-        programs[row["program"]] = seen, _or_nan(row["validation"]), _or_nan(row["assessment"])
-    training, validation, assessment = zip(*programs.values(), strict=True)
-    own = programs.get(selected or "", (math.nan,) * 3)
-    top = max(training)
-    found: dict[str, Any] = {
-        "programs": len(programs),
-        "validated": sum(not math.isnan(value) for value in validation),
-        "assessed": sum(not math.isnan(value) for value in assessment),
-        "selected_program": selected,
-        **dict(zip(("selected_training", "selected_validation", "selected_assessment"), own, strict=True)),
-        "best_training": top,
-        "heldout_gap": top - own[2],
-        "validation_gap": own[1] - own[2],
-        "validation_correlation": spearman(validation, assessment),
-        "training_correlation": spearman(training, assessment),
-    }
-    if found["assessed"] == len(programs) and not math.isnan(own[2]):
-        best = max(programs, key=lambda digest: programs[digest][2])
-        regret = programs[best][2] - own[2]
-        found.update(
-            best_program=best,
-            best_assessment=programs[best][2],
-            regret=regret,
-            chose_best=not is_above(programs[best][2], own[2]),
+    best = programs.sort_values("assessment", ascending=False, kind="stable").drop_duplicates("run")
+    found = (
+        by_run.agg(
+            programs=("program", "size"),
+            validated=("validation", "count"),
+            assessed=("assessment", "count"),
+            best_training=("training", "max"),
         )
-    return found
+        .join(programs.drop_duplicates("run").set_index("run")[WHOSE_NAMES[1:]])
+        .join(own.set_index("run")[["selected_program", *means]].rename(columns="selected_{}".format))
+        .join(best.set_index("run")[["program", "assessment"]].rename(columns="best_{}".format))
+        .rename(columns={"selected_selected_program": "selected_program"})
+        .reset_index()
+    )
+    for split in ("validation", "training"):
+        rank = {run: spearman(of[split], of["assessment"]) for run, of in by_run}
+        found[f"{split}_correlation"] = found["run"].map(rank)
+    known = (found["assessed"] == found["programs"]) & found["selected_assessment"].notna()
+    chose = ~is_above(found["best_assessment"], found["selected_assessment"])
+    found = found.assign(
+        heldout_gap=found["best_training"] - found["selected_assessment"],
+        validation_gap=found["selected_validation"] - found["selected_assessment"],
+        regret=found["best_assessment"] - found["selected_assessment"],
+        chose_best=pd.array(chose, dtype="boolean"),
+    )
+    judged = ["best_program", "best_assessment", "regret", "chose_best"]
+    found[judged] = found[judged].where(known)
+    return typed(SELECTION_COLUMNS, found)
 
 
-def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """Spearman's rank correlation over the pairs without NaN, ties sharing their mean rank; NaN under three pairs or
     where one side is constant."""
-    pairs = pd.DataFrame({"first": first, "second": second}, dtype=float).dropna().rank()
-    if len(pairs) < 3 or pairs.nunique().min() < 2:
+    from scipy.stats import spearmanr  # here, since it takes longer to import than all else that frames need
+
+    pairs = np.array([first, second], dtype=float)
+    pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    if pairs.shape[1] < 3 or (pairs.min(axis=1) == pairs.max(axis=1)).any():
         return math.nan
-    return float(pairs["first"].corr(pairs["second"]))
+    return float(spearmanr(*pairs).statistic)

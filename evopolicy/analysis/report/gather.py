@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
 from evopolicy.analysis.programs.edits import edit_frame, phase_frame
-from evopolicy.analysis.records.columns import rows_of
+from evopolicy.analysis.records.columns import plain_rows
 from evopolicy.analysis.records.load import Found, load_frames, read_episodes
 from evopolicy.analysis.records.scores import cell_scores, mixed_names, planned_cell, run_status
 from evopolicy.analysis.report.plots import draw_episodes, draw_timeline
@@ -75,14 +77,14 @@ def _outline(run: Run, found: Found, draw: bool = True) -> RunPart:
     status, reason = run_status(run, cell)
     frames = load_frames(Found((run,)))
     edits = edit_frame(frames, data_edits=True)  # as the diffs beside it, which show every file
-    by_number = {row["submission"]: row for row in rows_of(edits)}
-    rows = [{**row, **by_number.get(row["submission"], {})} for row in rows_of(frames.submissions)]
+    told = edits[["submission", *edits.columns.difference(frames.submissions.columns)]]
+    rows = plain_rows(frames.submissions.merge(told, on="submission", how="left"))
     graded, measured = _heldout(run), run.result.assessment
     scored = any(row["score"] is not None for row in rows)
-    notes = tuple(row["reason"] for row in rows_of(frames.gaps) if row["reason"])
+    notes = tuple(frames.gaps["reason"].replace("", pd.NA).dropna())
     return RunPart(
-        run, cell.entry if cell else run.record.entry, status, reason, (), rows, rows_of(phase_frame(edits)),
-        rows_of(frames.candidates), graded, notes=notes,
+        run, cell.entry if cell else run.record.entry, status, reason, (), rows, plain_rows(phase_frame(edits)),
+        plain_rows(frames.candidates), frames.usage, graded, notes=notes,
         timeline=draw_timeline(frames, edits) if draw and scored else None,
         episodes=draw_episodes(graded, measured) if draw and graded and measured else None,
     )  # fmt: skip

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
 from evopolicy.analysis.records.load import Unreadable
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.report.shown import Changes, FeedbackFiles
@@ -82,6 +84,8 @@ class RunPart:
     """Of `edits.phase_frame`."""
     candidates: Sequence[Mapping[str, Any]]
     """Of the frame `candidates`."""
+    usage: pd.DataFrame
+    """The frame `usage`."""
     heldout: tuple[Graded, ...]
     """Held-out Episodes of the selected Program."""
     after: tuple[Step, ...] = ()

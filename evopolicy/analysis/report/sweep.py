@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+import pandas as pd
 
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.report.conditions import conditions
@@ -13,7 +14,7 @@ from evopolicy.analysis.report.page import document, entry, figure
 from evopolicy.analysis.report.run import heldout, overview, selection, timeline, usage, validity
 from evopolicy.analysis.report.shape import Limits, RunPart, SweepPart
 from evopolicy.analysis.report.submission import diff
-from evopolicy.analysis.tables.estimates import estimate_notes, is_estimate
+from evopolicy.analysis.tables.estimates import estimate_notes, estimated
 from evopolicy.analysis.tables.footnotes import EPISODE_MARK
 from evopolicy.analysis.tables.rank_columns import heldout_cells
 from evopolicy.analysis.tables.ranks import EntryRank
@@ -104,16 +105,15 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
         "cost",
         "time",
     ]
-    used: dict[str, list[Mapping[str, Any]]] = {}
-    for run in part.runs:
-        used.setdefault(run.entry, []).append(run.run.state.usage)
-    rows = [_rank_row(row, places, used.get(row.entry, [])) for row in part.table.entries]
+    used = {entry: [run.usage for run in part.runs if run.entry == entry] for entry in places.entries}
+    usage = {entry: pd.concat(found) for entry, found in used.items() if found}
+    rows = [_rank_row(row, places, usage.get(row.entry)) for row in part.table.entries]
     for name in part.table.categories:
         header.append(f"rank score, {line(name, 40)}")
         for row, cells in zip(part.table.entries, rows, strict=True):
             cells.append(rank_score(part.table.category_scores.get((row.entry, name))))
     said = [note for note in part.table.notes if not note.startswith(_ERRORS)]
-    said += estimate_notes((usage for row in part.table.entries for usage in used.get(row.entry, [])), _USED)
+    said += estimate_notes(pd.concat(usage.values()), _USED) if usage else []
     notes = [tag("li", line(note, 600)) for note in said]
     return join(table("Entries by rank score", header, rows), tag("ul", *notes, class_="notes") if notes else None)
 
@@ -121,11 +121,12 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
 _USED = (*TOKENS, "cost_usd")
 
 
-def _rank_row(row: EntryRank, places: _Places, used: Sequence[Mapping[str, Any]]) -> list[Child]:
+def _rank_row(row: EntryRank, places: _Places, used: pd.DataFrame | None) -> list[Child]:
     tokens = sum(row.usage.get(key, 0) for key in TOKENS)
     cost = row.usage.get("cost_usd")
-    about = ESTIMATE_MARK if any(is_estimate(usage, key) for usage in used for key in TOKENS) else ""
-    guessed = ESTIMATE_MARK if any(is_estimate(usage, "cost_usd") for usage in used) else ""
+    flags = {key: used is not None and estimated(used, key).any() for key in _USED}
+    about = ESTIMATE_MARK if any(flags[key] for key in TOKENS) else ""
+    guessed = ESTIMATE_MARK if flags["cost_usd"] else ""
     unknown = "unknown" if tokens else "–"
     spent = unknown if cost is None else guessed + dollars(cost)
     score = join(tag("a", rank_score(row.rank_score), href=f"#{places.group(row.entry)}"), bar(row.rank_score or 0.0))

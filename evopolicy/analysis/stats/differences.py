@@ -8,9 +8,9 @@ and such a Run counts once. All differences of one table are one family for Holm
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from evopolicy.analysis.stats.resampling import improvement_interval
 from evopolicy.analysis.stats.statistics import Floats, holm, run_scores, wilson
 from evopolicy.analysis.stats.ties import is_above
 from evopolicy.kernel.errors import ConfigError, RecordError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Tables = Mapping[str, Mapping[str, Floats]]
 """Held-out scores (Runs, Episodes) by entry and Benchmark."""
@@ -134,15 +137,13 @@ def entry_differences(
     return tuple(replace(one, p_holm=float(p)) for one, p in zip(found, adjusted, strict=True))
 
 
-def run_keys(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """For `entry_differences`, of the rows of `frames.runs` that its tables were made of, in their order.
+def run_keys(runs: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """For `entry_differences`, of the part of `frames.runs` that its tables were made of.
 
     A regrade and another rule's result have the key of the Run whose Programs they measure.
     """
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        found.setdefault((row["entry"], row["benchmark"]), []).append(row["key"])
-    return found
+    cells = runs.groupby(["entry", "benchmark"], sort=False)["key"]
+    return {(entry, benchmark): list(keys) for (entry, benchmark), keys in cells}  # type: ignore[misc]  # two keys
 
 
 def _same_runs(first: Sequence[str], second: Sequence[str]) -> list[int] | None:

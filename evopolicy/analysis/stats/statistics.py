@@ -153,7 +153,8 @@ def wilson(successes: float, trials: float, level: float = 0.95) -> tuple[float,
     """Wilson's score interval of a rate from independent trials: (0, 1) where there is no trial.
 
     (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). It stays inside [0, 1] and has a width where all or none
-    succeed. Episodes of several Runs are no independent trials: take their intervals from `intervals`.
+    succeed. Half a success (a tie) counts too, of which `scipy.stats.binomtest` has no interval. Episodes of several
+    Runs are no independent trials: take their intervals from `intervals`.
 
     Raises RecordError unless 0 <= successes <= trials, ConfigError unless 0 < level < 1.
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evopolicy.analysis.paper.published import RANDOM
 from evopolicy.analysis.records.conditions import check_allowed
@@ -15,97 +15,137 @@ from evopolicy.analysis.stats.statistics import Statistic
 from evopolicy.kernel.errors import ConfigError
 from evopolicy.present.formats import Format
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"]
 Rows = Literal["entries", "benchmarks", "cells"]
 One = Literal["best", "published"]
 By = Literal["all", "demand", "category"]
 Interval = Literal["none", "runs_and_episodes", "runs", "episodes"]
 
-COLUMNS: Mapping[str, Mapping[str, str]] = {
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column that tables of one kind can have."""
+
+    meaning: str
+    title: str = ""
+    """Its head; '' for its name, in words."""
+    of: str | Callable[[pd.DataFrame], pd.Series[Any]] = ""
+    """Kinds of Runs (code, efficiency, selection): the number of each Run that its cells are means of. A column of the
+    kind's frame (a row a Run, all of `frames.runs` in it; see `tables.runs`), or what a function makes of that frame;
+    '' for the column of its own name."""
+    best: Literal["", "highest", "lowest"] = ""
+    """Likewise: which of its cells is marked as the best."""
+
+    def head(self, name: str) -> str:
+        return self.title or name.replace("_", " ")
+
+
+COLUMNS: Mapping[str, dict[str, TableColumn]] = {
     "rank": {
-        "place": "place by rank score; ties share the best",
-        "rank_score": "mean rank score over the Benchmarks",
-        "categories": "one column a category: mean rank score over its Benchmarks",
-        "wins": "Benchmarks with rank 1",
-        "top2": "Benchmarks with rank 1 or 2",
-        "cells": "cells with a valid result, of those planned",
+        "place": TableColumn("place by rank score; ties share the best"),
+        "rank_score": TableColumn("mean rank score over the Benchmarks"),
+        "categories": TableColumn("one column a category: mean rank score over its Benchmarks"),
+        "wins": TableColumn("Benchmarks with rank 1"),
+        "top2": TableColumn("Benchmarks with rank 1 or 2", "top 2"),
+        "cells": TableColumn("cells with a valid result, of those planned"),
     },
     "heldout": {
-        "category": "of the Benchmark (rows: benchmarks)",
-        "demand": "synthesis or tuning, as the paper groups Core16 (rows: benchmarks)",
-        "entries": "one column an entry (rows: benchmarks)",
-        "benchmarks": "one column a Benchmark (rows: entries)",
+        "category": TableColumn("of the Benchmark (rows: benchmarks)"),
+        "demand": TableColumn("synthesis or tuning, as the paper groups Core16 (rows: benchmarks)"),
+        "entries": TableColumn("one column an entry (rows: benchmarks)"),
+        "benchmarks": TableColumn("one column a Benchmark (rows: entries)"),
     },
     "normalized": {
-        "normalized": "0 uniform random, 1 the anchor; mean over the group's Benchmarks",
-        "benchmarks": "Benchmarks of the group",
+        "normalized": TableColumn("0 uniform random, 1 the anchor; mean over the group's Benchmarks"),
+        "benchmarks": TableColumn("Benchmarks of the group"),
     },
     "edits": {
-        "runs": "valid Runs",
-        "synthesis_edits": "edits with a topology never seen before in the Run",
-        "synthesis_hits": "share of them that raised the best Validation mean so far",
-        "parametric_edits": "edits that keep the topology of the Submission just before",
-        "parametric_hits": "share of them that raised the best Validation mean so far",
-        "synthesis_chance": "share of synthesis edits that would be hits if all Programs of a Run so far were alike",
-        "parametric_chance": "likewise of parametric edits",
-        "synthesis_durable": "share of the hits of synthesis edits that no later Submission fell back from",
-        "parametric_durable": "likewise of parametric edits",
-        "rollbacks": "Submissions of an earlier Program or topology",
-        "retests": "Submissions of the same bundle",
-        "failed": "Submissions without a result, or whose Policy failed in every Episode",
+        "runs": TableColumn("valid Runs"),
+        "synthesis_edits": TableColumn("edits with a topology never seen before in the Run"),
+        "synthesis_hits": TableColumn("share of them that raised the best Validation mean so far", "hits"),
+        "parametric_edits": TableColumn("edits that keep the topology of the Submission just before"),
+        "parametric_hits": TableColumn("share of them that raised the best Validation mean so far", "hits"),
+        "synthesis_chance": TableColumn(
+            "share of synthesis edits that would be hits if all Programs of a Run so far were alike", "by chance"
+        ),
+        "parametric_chance": TableColumn("likewise of parametric edits", "by chance"),
+        "synthesis_durable": TableColumn(
+            "share of the hits of synthesis edits that no later Submission fell back from", "durable"
+        ),
+        "parametric_durable": TableColumn("likewise of parametric edits", "durable"),
+        "rollbacks": TableColumn("Submissions of an earlier Program or topology"),
+        "retests": TableColumn("Submissions of the same bundle"),
+        "failed": TableColumn("Submissions without a result, or whose Policy failed in every Episode"),
     },
     "code": {
-        "runs": "valid Runs whose selected Program's source is there",
-        "functions": "functions of the selected bundle",
-        "branches": "its branches",
-        "loops": "its loops",
-        "depth": "its deepest nesting",
-        "state": "what it keeps",
-        "lines": "its lines",
-        "modules": "its modules",
-        "classes": "its classes",
-        "changing_state": "what it changes between calls of act",
+        "runs": TableColumn("valid Runs whose selected Program's source is there"),
+        "functions": TableColumn("functions of the selected bundle"),
+        "branches": TableColumn("its branches"),
+        "loops": TableColumn("its loops"),
+        "depth": TableColumn("its deepest nesting"),
+        "state": TableColumn("what it keeps"),
+        "lines": TableColumn("its lines"),
+        "modules": TableColumn("its modules"),
+        "classes": TableColumn("its classes"),
+        "changing_state": TableColumn("what it changes between calls of act"),
     },
     "efficiency": {
-        "runs": "valid Runs",
-        "submissions": "a Run, charged",
-        "units": "Episode units used a Run",
-        "units_to_best": "Episode units until the best Validation mean of the Run",
-        "units_to_50": "Episode units until half of the way to the reference, of the Runs that get there",
-        "units_to_80": "likewise 80 %",
-        "units_to_stable": "Episode units from which on every Program is better on Validation than the first, of the "
-        "Runs that get there",
-        "area": "area under the best-so-far Validation mean over the units, scaled",
-        "input_tokens": "a Run, not from a cache",
-        "cached_tokens": "a Run",
-        "output_tokens": "a Run",
-        "cost_usd": "US dollars a Run",
-        "thinking_seconds": "wall seconds of the agent a Run",
-        "wall_seconds": "wall seconds a Run, all together",
+        "runs": TableColumn("valid Runs"),
+        "submissions": TableColumn("a Run, charged"),
+        "units": TableColumn("Episode units used a Run", of="units_used"),
+        "units_to_best": TableColumn("Episode units until the best Validation mean of the Run"),
+        "units_to_50": TableColumn(
+            "Episode units until half of the way to the reference, of the Runs that get there",
+            "units to 50 %",
+            best="lowest",
+        ),
+        "units_to_80": TableColumn("likewise 80 %", "units to 80 %", best="lowest"),
+        "units_to_stable": TableColumn(
+            "Episode units from which on every Program is better on Validation than the first, of the Runs that get "
+            "there"
+        ),
+        "area": TableColumn(
+            "area under the best-so-far Validation mean over the units, scaled", of="normalized_area", best="highest"
+        ),
+        "input_tokens": TableColumn("a Run, not from a cache"),
+        "cached_tokens": TableColumn("a Run"),
+        "output_tokens": TableColumn("a Run"),
+        "cost_usd": TableColumn("US dollars a Run", "cost, $"),
+        "thinking_seconds": TableColumn("wall seconds of the agent a Run", "thinking, s"),
+        "wall_seconds": TableColumn("wall seconds a Run, all together", "wall, s"),
     },
     "selection": {
-        "runs": "valid Runs",
-        "selected": "held-out mean of the Program that was selected",
-        "last": "of the last Program submitted",
-        "best_training": "of the Program with the best training score",
-        "best": "of the best Program in hindsight",
-        "regret": "best less selected",
-        "chose_best": "share of Runs that selected the best",
-        "correlation": "Spearman's, Validation against held-out means of a Run's Programs",
-        "validation_gap": "Validation less held-out mean of the selected Program",
+        "runs": TableColumn("valid Runs"),
+        "selected": TableColumn("held-out mean of the Program that was selected", of="heldout_mean"),
+        "last": TableColumn("of the last Program submitted"),
+        "best_training": TableColumn("of the Program with the best training score", "best in training"),
+        "best": TableColumn("of the best Program in hindsight", "best in hindsight", of="best_assessment"),
+        "regret": TableColumn("best less selected"),
+        "chose_best": TableColumn("share of Runs that selected the best", "chose the best"),
+        "correlation": TableColumn(
+            "Spearman's, Validation against held-out means of a Run's Programs",
+            "rank correlation",
+            of="validation_correlation",
+        ),
+        "validation_gap": TableColumn("Validation less held-out mean of the selected Program", "Validation gap"),
     },
     "difference": {
-        "difference": "held-out mean less that of the entry it is compared with, on the same Episodes (rows: cells)",
-        "p": "two-sided, of no difference (rows: cells)",
-        "p_holm": "the same, adjusted for all differences of the table (rows: cells)",
-        "improvement": "chance that a Run scores above one of the other entry, ties half",
-        "runs": "Runs of the two entries (rows: cells)",
-        "benchmarks": "Benchmarks both have (rows: entries)",
-        "better": "of them, those where the adjusted p-value finds it higher (rows: entries)",
-        "worse": "likewise lower (rows: entries)",
+        "difference": TableColumn(
+            "held-out mean less that of the entry it is compared with, on the same Episodes (rows: cells)"
+        ),
+        "p": TableColumn("two-sided, of no difference (rows: cells)"),
+        "p_holm": TableColumn("the same, adjusted for all differences of the table (rows: cells)", "p (Holm)"),
+        "improvement": TableColumn("chance that a Run scores above one of the other entry, ties half", "P(higher)"),
+        "runs": TableColumn("Runs of the two entries (rows: cells)"),
+        "benchmarks": TableColumn("Benchmarks both have (rows: entries)"),
+        "better": TableColumn("of them, those where the adjusted p-value finds it higher (rows: entries)"),
+        "worse": TableColumn("likewise lower (rows: entries)"),
     },
 }
-"""The columns each kind of table has, with what they hold. The names of its rows always come first."""
+"""The columns each kind of table has. The names of its rows always come first."""
 
 ROWS: Mapping[str, tuple[Rows, ...]] = {
     "rank": ("entries",),

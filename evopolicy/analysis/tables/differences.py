@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
 from evopolicy.analysis.stats.intervals import Interval, interval_notes
 from evopolicy.analysis.stats.resampling import improvement_interval
+from evopolicy.analysis.tables.config import COLUMNS
 from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.analysis.tables.scores import Tables, episode_tables
 from evopolicy.kernel.errors import RecordError
@@ -18,7 +18,7 @@ from evopolicy.present.numbers import fitting, plural
 from evopolicy.present.table import Cell, Column, Table, number, words
 
 _DIGITS = 3
-_TITLES = {"p": "p", "p_holm": "p (Holm)", "improvement": "P(higher)"}
+_COLUMNS = COLUMNS["difference"]
 
 
 def difference_table(inputs: TableInputs, name: str) -> Table:
@@ -34,7 +34,7 @@ def difference_table(inputs: TableInputs, name: str) -> Table:
     assert config.over is not None  # the config refuses a difference without an interval
     found = entry_differences(
         tables,
-        run_keys(rows_of(inputs.valid(inputs.table().runs))),
+        run_keys(inputs.valid(inputs.table().runs)),
         against,
         seed=config.seed,
         over=config.over,
@@ -75,7 +75,7 @@ _Drawn = tuple[list[Column], list[tuple[Cell, ...]], list[Interval]]
 def _by_cell(inputs: TableInputs, found: Sequence[EntryDifference]) -> _Drawn:
     config = inputs.config
     columns = [Column("entry", "entry", text=True), Column("benchmark", "Benchmark", text=True)]
-    columns += [Column(key, _TITLES.get(key, key)) for key in config.columns]
+    columns += [Column(key, _COLUMNS[key].head(key)) for key in config.columns]
     ordered = [one for slug in inputs.benchmarks for one in found if one.benchmark == slug]
     rows = []
     for one in ordered:
@@ -108,7 +108,7 @@ def _p(value: float) -> Cell:
 
 def _by_entry(inputs: TableInputs, found: Sequence[EntryDifference], tables: Tables) -> _Drawn:
     config = inputs.config
-    columns = [Column("entry", "entry", text=True), *(Column(key, _TITLES.get(key, key)) for key in config.columns)]
+    columns = [Column("entry", "entry", text=True), *(Column(key, _COLUMNS[key].head(key)) for key in config.columns)]
     rows, spans = [], []
     rng = np.random.default_rng(config.seed)
     for entry in dict.fromkeys(one.entry for one in found):

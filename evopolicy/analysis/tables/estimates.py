@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection
+
+import pandas as pd
 
 from evopolicy.kernel.ports.transcript import ESTIMATED
 from evopolicy.present.table import ESTIMATE_MARK
@@ -14,12 +15,15 @@ _ESTIMATES = {
 }
 
 
-def is_estimate(usage: Mapping[str, Any], column: str) -> bool:
-    """Whether `column` of a Run's usage is, or has in it, an estimate."""
-    return bool(usage.get(ESTIMATED.get(column, ""))) and usage.get(column) is not None
+def estimated(usage: pd.DataFrame, column: str) -> pd.Series[bool]:
+    """Of which of these Runs `column` of the usage is, or has in it, an estimate."""
+    flag = ESTIMATED.get(column, "")
+    if flag not in usage:
+        return pd.Series(False, index=usage.index)
+    return usage[flag].astype("boolean").fillna(False).astype(bool) & usage[column].notna()
 
 
-def estimate_notes(usage: Iterable[Mapping[str, Any]], columns: Collection[str]) -> list[str]:
+def estimate_notes(usage: pd.DataFrame, columns: Collection[str]) -> list[str]:
     """What ESTIMATE_MARK means in a table that shows these `columns` of them."""
-    flags = {ESTIMATED[column] for one in usage for column in columns if is_estimate(one, column)}
+    flags = {ESTIMATED[column] for column in columns if estimated(usage, column).any()}
     return [f"{ESTIMATE_MARK} marks {said}." for flag, said in _ESTIMATES.items() if flag in flags]

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+
+import pandas as pd
 
 from evopolicy.analysis.paper.published import DEMANDS
+from evopolicy.analysis.tables.config import COLUMNS
 from evopolicy.analysis.tables.inputs import TableInputs
 from evopolicy.present.table import Cell, Column, Table
 
 Row = tuple[str, str | None]
 """Entry, and its Benchmark where a row is a cell."""
-TITLES = {
-    "synthesis_edits": "synthesis edits", "synthesis_hits": "hits", "parametric_edits": "parametric edits",
-    "parametric_hits": "hits", "units_to_best": "units to best", "units_to_50": "units to 50 %",
-    "units_to_80": "units to 80 %", "units_to_stable": "units to stable", "synthesis_chance": "by chance",
-    "parametric_chance": "by chance", "synthesis_durable": "durable", "parametric_durable": "durable",
-    "input_tokens": "input tokens", "cached_tokens": "cached tokens",
-    "output_tokens": "output tokens", "cost_usd": "cost, $", "thinking_seconds": "thinking, s",
-    "wall_seconds": "wall, s", "best_training": "best in training", "best": "best in hindsight",
-    "chose_best": "chose the best", "correlation": "rank correlation", "validation_gap": "Validation gap",
-    "changing_state": "changing state",
-}  # fmt: skip
 
 
 def row_names(inputs: TableInputs) -> list[Row]:
@@ -31,9 +22,11 @@ def row_names(inputs: TableInputs) -> list[Row]:
     return [(entry, b) for b in inputs.benchmarks for entry in inputs.entries if (entry, b) in there]
 
 
-def is_in(inputs: TableInputs, one: Mapping[str, Any], row: Row, group: str) -> bool:
+def of_row(inputs: TableInputs, frame: pd.DataFrame, row: Row, group: str) -> pd.DataFrame:
+    """What `frame` has of a row and a group of Benchmarks."""
     entry, benchmark = row
-    return one["entry"] == entry and benchmark in (None, one["benchmark"]) and inputs.group(one["benchmark"]) == group
+    chosen = (frame["entry"] == entry) & (frame["benchmark"].map(inputs.group) == group)
+    return frame[chosen if benchmark is None else chosen & (frame["benchmark"] == benchmark)]
 
 
 def lay_out(inputs: TableInputs, name: str, cell: Callable[[Row, str, str], Cell]) -> Table:
@@ -45,7 +38,9 @@ def lay_out(inputs: TableInputs, name: str, cell: Callable[[Row, str, str], Cell
     places = [(group, column) for group in inputs.groups() for column in config.columns]
     stub = len(columns)
     columns += [
-        Column(f"{column} {group}".strip(), TITLES.get(column, column), group=_group_title(inputs, group))
+        Column(
+            f"{column} {group}".strip(), COLUMNS[config.kind][column].head(column), group=_group_title(inputs, group)
+        )
         for group, column in places
     ]
     columns.append(Column("source", "source", text=True, drawn=False))

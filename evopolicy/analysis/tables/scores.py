@@ -10,13 +10,13 @@ import numpy as np
 from evopolicy.analysis.paper.anchors import Anchors, Scale, find_scale, scaled
 from evopolicy.analysis.paper.facts import NORMALIZED_NOTE
 from evopolicy.analysis.paper.published import DEMANDS, FAMILIES, SOURCE, as_published, slugs_of
-from evopolicy.analysis.records.columns import rows_of
 from evopolicy.analysis.records.heldout import heldout_tables, unlike_benchmarks, unlike_cells
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, interval_notes
 from evopolicy.analysis.stats.rank import average_seeds
 from evopolicy.analysis.stats.resampling import aggregate_interval, rank_score_intervals
 from evopolicy.analysis.stats.statistics import Floats, aggregate
+from evopolicy.analysis.tables.config import COLUMNS
 from evopolicy.analysis.tables.inputs import PAIRED, TableInputs
 from evopolicy.analysis.tables.marks import mark_best, mark_columns
 from evopolicy.analysis.tables.ranks import EntryRank, RankTable, rank_table
@@ -83,8 +83,7 @@ def _rank_column(
     if key == "cells":
         done = [Cell(row.cells_done, f"{row.cells_done}/{row.cells_total}") for row in rows]
         return [(Column(key, "cells"), done)]
-    titles = {"place": "place", "wins": "wins", "top2": "top 2"}
-    return [(Column(key, titles[key]), [_count(row, getattr(row, key)) for row in rows])]
+    return [(Column(key, COLUMNS["rank"][key].head(key)), [_count(row, getattr(row, key)) for row in rows])]
 
 
 def _count(row: EntryRank, value: int | None) -> Cell:
@@ -325,7 +324,7 @@ def episode_tables(inputs: TableInputs) -> tuple[dict[str, dict[str, Floats]], l
     else for the Runs of each cell; where they cannot be, there is one: Runs' means.
     """
     frames = inputs.table()
-    runs = rows_of(inputs.valid(frames.runs))
+    runs = inputs.valid(frames.runs)
     unlike = unlike_benchmarks(inputs.own) if inputs.config.kind in PAIRED else unlike_cells(inputs.own)
     tables, lacking = heldout_tables(frames, runs, unlike)
     return tables, [f"{entry} on {slug}" for entry, slug in lacking]

@@ -30,7 +30,7 @@ from evopolicy.analysis.figures.style import DARK, LIGHT, Theme, as_dark, note_o
 from evopolicy.analysis.figures.timeline import timeline_figure
 from evopolicy.analysis.figures.usage import usage_figure
 from evopolicy.analysis.programs.diagnostics import diagnose
-from evopolicy.analysis.records.columns import rows_of, typed_frame
+from evopolicy.analysis.records.columns import typed, typed_frame
 from evopolicy.analysis.records.frames import COLUMNS, Frames
 from evopolicy.analysis.stats.intervals import mean_interval
 from evopolicy.kernel.errors import ConfigError, RecordError
@@ -49,7 +49,7 @@ OTHER_TUNED = OTHER.replace("+ 1", "+ 2")
 def made(sent: Sequence[Sent], entry: str = "ada", seed: int = 0, benchmark: str = "cartpole", **changes: Any) -> Made:
     facts = {
         "seed": seed,
-        "axes": "{}",
+        "axes": {},
         "status": "done",
         "benchmark_id": f"family/{benchmark}-v1",
         "isolation": "landlock",
@@ -398,12 +398,9 @@ def test_edit_sizes_are_circles_by_count_with_wilson_intervals() -> None:
 
 
 def used(found: Frames, **by_entry: tuple[int, float | None]) -> Frames:
-    rows = [
-        {**row, "input_tokens": by_entry[row["entry"]][0], "cost_usd": by_entry[row["entry"]][1]}
-        for row in rows_of(found.runs)
-        if row["entry"] in by_entry
-    ]
-    return replace(found, usage=typed_frame(COLUMNS["usage"], rows))
+    runs = found.runs[found.runs["entry"].isin(list(by_entry))]
+    tokens, costs = zip(*(by_entry[entry] for entry in runs["entry"]), strict=True)
+    return replace(found, usage=typed(COLUMNS["usage"], runs.assign(input_tokens=tokens, cost_usd=costs)))
 
 
 def test_usage_on_one_benchmark_is_against_the_held_out_mean() -> None:
@@ -421,13 +418,11 @@ def test_usage_on_one_benchmark_is_against_the_held_out_mean() -> None:
 
 def test_what_nobody_reported_is_marked_at_its_axis_and_named() -> None:
     found = used(frames(*(simple(e, s, 1.0 + s) for e in ("ada", "bob") for s in range(3))), ada=(50, 0.5), bob=(20, 1))
-    rows = [{**row, "tokens_are_estimate": row["entry"] == "bob"} for row in rows_of(found.usage)]
-    found = replace(found, usage=typed_frame(COLUMNS["usage"], rows))
+    found = replace(found, usage=found.usage.assign(tokens_are_estimate=found.usage["entry"] == "bob"))
     figure = usage_figure(found)
     assert [panel.get_xlabel() for panel in figure.axes] == ["≈ tokens a Run", "cost a Run (US$)"]
     assert "≈ Tokens estimated, at least in part, by the length of texts for bob." in note_of(figure)
-    sent = [{**row, "tokens": 9.0 * row["submission"], "cost_usd": 1.0} for row in rows_of(found.submissions)]
-    found = replace(found, submissions=typed_frame(COLUMNS["submissions"], sent))
+    found = replace(found, submissions=found.submissions.assign(tokens=9.0, cost_usd=1.0))
     said = [note_of(best_so_far_figure(found, axis=axis)) for axis in ("units", "tokens", "cost_usd")]
     assert ["by the length of texts for bob" in one for one in said] == [False, True, True]
     assert ["by the prices" in one for one in said] == [False, False, True]

@@ -317,7 +317,7 @@ GROWN = "def act(o):\n    if o:\n        return 2\n    return 3\n"
 
 
 def made(*sent: Sent, selected: int = 1, **facts: Any) -> Made:
-    status = {"status": "done", "axes": "{}", "benchmark_id": "f/CartPole-v1", "suite": "", "reason": ""}
+    status = {"status": "done", "axes": {}, "benchmark_id": "f/CartPole-v1", "suite": "", "reason": ""}
     conditions = {"isolation": "landlock", "parameters": "p", "pool": "pool", "budget": "budget", "wall_seconds": 7.0}
     return Made(sent, selected=selected, facts={**status, **conditions, **facts})
 

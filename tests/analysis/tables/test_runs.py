@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evopolicy.analysis.tables.config import TableConfig
+import evopolicy
+from evopolicy.analysis.records.frames import COLUMNS as FRAMES
+from evopolicy.analysis.tables.config import COLUMNS, TableColumn, TableConfig
 from evopolicy.analysis.tables.paper_tables import paper_table
+from evopolicy.present import render
 from evopolicy.present.table import Cell, Table
 from tests.analysis.trajectories import Made, Sent, frames
 
+Lay = Callable[..., Path]
 FACTS: dict[str, Any] = {
-    "status": "done", "reason": "", "benchmark_id": "f/CartPole-v1", "axes": "{}", "wall_seconds": 1.0,
+    "status": "done", "reason": "", "benchmark_id": "f/CartPole-v1", "axes": {}, "wall_seconds": 1.0,
     "isolation": "landlock", "parameters": "p", "pool": "pool", "budget": "budget", "selection": "validation_mean",
 }  # fmt: skip
 GOOD = [Sent("x=1", 5.0, 1.0, assessment=10.0)]
@@ -46,7 +52,7 @@ def test_what_was_selected_is_of_runs_that_published_nothing_too() -> None:
 @pytest.mark.parametrize(("ties", "found"), [("fewer_failures", 1.0), ("latest", 9.0)])
 def test_the_best_in_training_is_what_the_rule_would_choose(ties: str, found: float) -> None:
     tie = [Sent("x=1", 5.0, 3.0, assessment=1.0), Sent("y=x+1", 4.0, 3.0, assessment=9.0)]
-    inputs = frames(made(tie, 0, settings=json.dumps({"selection.tie_break": ties})))
+    inputs = frames(made(tie, 0, settings={"selection.tie_break": ties}))
     inputs.candidates["validation_failed"] = inputs.candidates["submission"] - 1
     sheet = paper_table(TableConfig("t", "selection", ("best_training",), rows="cells"), inputs)
     assert cells(sheet, "best_training")[0].value == found
@@ -113,3 +119,30 @@ def test_what_has_no_source_is_counted_nowhere_and_said() -> None:
     assert any(note.startswith("Of unknown kind") and note.endswith(words) for note in edits.notes)
     code = table("code", "lines", made(GONE, 0), made(TWO, 1))
     assert "Left out, since their selected Program's source is not there: 1 of 2 Runs." in code.notes
+
+
+def test_a_column_of_ones_own_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/tables.md promises: what it means and what of a Run it is; the rest comes with it."""
+    left = TableColumn("not used", best="lowest", of=lambda runs: runs["units_budget"] - runs["units_used"])
+    monkeypatch.setitem(COLUMNS["efficiency"], "units_left", left)
+    monkeypatch.setitem(COLUMNS["efficiency"], "refusals", TableColumn("requests that the Host refused"))
+    runs = [made(TWO, seed, entry, units_used=seed, refusals=3) for entry in ("ada", "bob") for seed in range(3)]
+    runs.append(made(TWO, 3, "bob", units_used=20, refusals=3))
+    sheet = table("efficiency", "runs units_left refusals", *runs, interval="runs")
+    assert [cell.value for cell in cells(sheet, "units_left")] == [19.0, 14.25]
+    assert [cell.best for cell in cells(sheet, "units_left")] == [False, True]
+    assert cells(sheet, "units_left")[0].whole == "19 [17, 21]"
+    assert [cell.value for cell in cells(sheet, "refusals")] == [3.0, 3.0]
+    assert [column.title for column in sheet.columns[2:4]] == ["units left", "refusals"]
+    assert "units_left,units_left low,units_left high" in render(sheet, "csv")
+
+
+def test_a_table_is_of_the_frames_as_a_person_left_them(lay_run: Lay, tmp_path: Path) -> None:
+    for seed in range(3):
+        lay_run("ada", "cartpole", seed, heldout=[float(seed)])
+    found = evopolicy.load(tmp_path / "outputs")
+    assert list(found.runs.columns) == [column.name for column in FRAMES["runs"]]
+    assert found.runs["settings"][0]["pool.kind"] == "derived"
+    found = replace(found, runs=found.runs[found.runs["seed"] < 2].assign(refusals=7))
+    sheet = paper_table(TableConfig("t", "heldout", ("benchmarks",)), found)
+    assert cells(sheet, "cartpole")[0].value == 0.5
