@@ -1,4 +1,5 @@
-"""EvoPolicy: how well does a coding agent turn limited Environment Feedback into a better executable Policy?"""
+"""EvoPolicy: how well does a coding agent turn limited Environment Feedback into a better
+executable Policy?"""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ __all__ = ["__version__", "evaluate", "load", "load_run", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that `import evopolicy` (and every console script) costs nothing. Without `lazy_loader`: whoever
-    # imports the kernel imports this too, and the kernel knows no such package.
+    # Late, so that `import evopolicy` (and every console script) costs nothing. Without
+    # `lazy_loader`: whoever imports the kernel imports this too, and the kernel knows no such
+    # package.
     if name in __all__:
         from evopolicy import api
 

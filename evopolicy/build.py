@@ -65,12 +65,17 @@ CALL_SECONDS = 5.0
 
 
 def run_cell(
-    config: RunConfig, observers: Sequence[Observer] = (), workers: int | None = None, *, owned: Path | None = None
+    config: RunConfig,
+    observers: Sequence[Observer] = (),
+    workers: int | None = None,
+    *,
+    owned: Path | None = None,
 ) -> Run:
-    """Run the cell, or go on with what its folder holds. A finished one is returned as it is, an invalid one rerun.
+    """Run the cell, or go on with what its folder holds. A finished one is returned as it is, an
+    invalid one rerun.
 
-    `owned`: the folder, where it is this command's already. Raises RecordError where another command works there.
-    """
+    `owned`: the folder, where it is this command's already. Raises RecordError where another
+    command works there."""
     config = settled(config)
     parts = parts_of(config)
     record = record_of(config, parts)
@@ -79,7 +84,9 @@ def run_cell(
         with Ownership(folder):
             return _run_owned(config, parts, record, folder, observers, workers)
     if owned.absolute() != folder.absolute():
-        raise RecordError(f"{owned}: its config makes another Run by now, {folder.name}; run the command again")
+        raise RecordError(
+            f"{owned}: its config makes another Run by now, {folder.name}; run the command again"
+        )
     return _run_owned(config, parts, record, folder, observers, workers)
 
 
@@ -98,7 +105,9 @@ def _run_owned(
         _set_aside(Path(config.output), folder)
         earlier = None
     isolation = _isolation(config, earlier)
-    executor = build_executor(config.execution, parts.benchmark, workers=workers, isolation=isolation)
+    executor = build_executor(
+        config.execution, parts.benchmark, workers=workers, isolation=isolation
+    )
     try:
         agent_network.check(executor.isolation, asked_network(config), parts.agent.provider)
         executor.warm()  # the workers load the Benchmark while the agent starts
@@ -120,23 +129,26 @@ def _run_owned(
 def _isolation(config: RunConfig, earlier: Run | None) -> str:
     """A Run that goes on keeps the isolation it began with: its numbers are never of mixed levels.
 
-    Raises IsolationError where that is less than the command asks for: a record alone never lowers it.
-    """
+    Raises IsolationError where that is less than the command asks for: a record alone never lowers
+    it."""
     if earlier is None:
         return config.execution.isolation
     began = earlier.record.isolation
-    asked = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
+    asked = levels.choose(
+        cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated
+    )
     if levels.STRENGTH.get(began, 0) < levels.STRENGTH[asked]:
         more = " execution.allow_unisolated=true" if began == "none" else ""
         raise IsolationError(
-            f"{earlier.folder.name}: began with isolation {began}, less than this command asks for ({asked}); to go on"
-            f" with it add execution.isolation={began}{more}"
+            f"{earlier.folder.name}: began with isolation {began}, less than this command asks "
+            f"for ({asked}); to go on with it add execution.isolation={began}{more}"
         )
     return began
 
 
 def _set_aside(output: Path, folder: Path) -> None:
-    """Keep an invalid Run under `output/invalid/`, as deep as before so that its links hold, and clear its place."""
+    """Keep an invalid Run under `output/invalid/`, as deep as before so that its links hold, and
+    clear its place."""
     place = output / "invalid" / folder.relative_to(output / "runs")
     number = 1
     while (target := place.with_name(f"{place.name}-{number}")).exists():
@@ -168,12 +180,16 @@ def _run_plan(
             socket=launcher.seen_socket(socket),
         )
 
-    bench = Bench(parts.benchmark, executor, config.feedback, config.execution.episode_retries, folder, mask)
+    bench = Bench(
+        parts.benchmark, executor, config.feedback, config.execution.episode_retries, folder, mask
+    )
     pool = plan_pool(config.pool, parts.benchmark, parts.secret)
     return RunPlan(
         record=record,
         folder=folder,
-        site=SessionSite(bench, config.budget, pool, store, folder / "workspace", block_seconds, mask),
+        site=SessionSite(
+            bench, config.budget, pool, store, folder / "workspace", block_seconds, mask
+        ),
         agent=parts.agent,
         launcher=launcher,
         gateway=SocketGateway(),
@@ -189,8 +205,11 @@ def _run_plan(
 
 
 def _block_seconds(config: RunConfig, agent: AgentIntegration) -> float:
-    """How long a call may hold the agent's shell: no longer than that shell waits, less what a call itself takes."""
-    longest = math.inf if agent.call_seconds is None else max(1.0, agent.call_seconds - CALL_SECONDS)
+    """How long a call may hold the agent's shell: no longer than that shell waits, less what a call
+    itself takes."""
+    longest = (
+        math.inf if agent.call_seconds is None else max(1.0, agent.call_seconds - CALL_SECONDS)
+    )
     return min(config.session.block_seconds, longest)
 
 
@@ -213,14 +232,21 @@ def _terms(config: RunConfig, block_seconds: float) -> TaskTerms:
 
 
 def build_executor(
-    config: ExecutionConfig, benchmark: Benchmark, *, workers: int | None = None, isolation: str | None = None
+    config: ExecutionConfig,
+    benchmark: Benchmark,
+    *,
+    workers: int | None = None,
+    isolation: str | None = None,
 ) -> LocalExecutor:
-    """The engine for `benchmark`; close it when done. Raises IsolationError where the level does not hold here."""
+    """The engine for `benchmark`; close it when done. Raises IsolationError where the level does
+    not hold here."""
     return LocalExecutor(
         benchmark.reference,
         config.limits,
         workers=workers or config.workers or cores(),
-        isolation=levels.choose(cast(levels.Asked, isolation or config.isolation), config.allow_unisolated),
+        isolation=levels.choose(
+            cast(levels.Asked, isolation or config.isolation), config.allow_unisolated
+        ),
         policy_packages=config.policy_packages,
     )
 
@@ -244,14 +270,17 @@ def _launcher(config: RunConfig, executor: Executor, parts: Parts) -> AgentLaunc
 def measure_program(
     config: RunConfig, program: Path, split: Split, workers: int | None = None
 ) -> tuple[Evaluation, Measurement]:
-    """Evaluate the Program in the folder `program` on `split` of the config's pool, with no agent and no record.
+    """Evaluate the Program in the folder `program` on `split` of the config's pool, with no agent
+    and no record.
 
-    Raises ConfigError for a split there is none of or that has no Episode, ProgramError and ExecutionError.
-    """
+    Raises ConfigError for a split there is none of or that has no Episode, ProgramError and
+    ExecutionError."""
     if split not in SPLITS:
         raise ConfigError(f"split: unknown split '{split}'.{did_you_mean(split, SPLITS)}")
     if not config.pool.size(split):
-        raise ConfigError(f"pool.{split}: is 0, so there is nothing to measure on; at least 1 is needed")
+        raise ConfigError(
+            f"pool.{split}: is 0, so there is nothing to measure on; at least 1 is needed"
+        )
     benchmark = load_benchmark(config.benchmark, config.execution.limits.step_seconds)
     pool = plan_pool(config.pool, benchmark, config.secret.read(Path(config.output), make=True))
     with HeldFolder("evaluate") as folder:
@@ -259,7 +288,11 @@ def measure_program(
         executor = build_executor(config.execution, benchmark, workers=workers)
         try:
             evaluation = evaluate_program(
-                executor, benchmark, stored, getattr(pool, split), retries=config.execution.episode_retries
+                executor,
+                benchmark,
+                stored,
+                getattr(pool, split),
+                retries=config.execution.episode_retries,
             )
         finally:
             executor.close()

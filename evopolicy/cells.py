@@ -1,4 +1,5 @@
-"""Plain config -> what a cell is: its parts, key, folder and record, all that is known before anything is spent."""
+"""Plain config -> what a cell is: its parts, key, folder and record, all that is known before
+anything is spent."""
 
 from __future__ import annotations
 
@@ -70,17 +71,20 @@ class CellPlan:
 
 
 def is_provided(agent: Mapping[str, Any]) -> bool:
-    """Whether the agent of a config is asked through a provider. Raises AgentError or ConfigError."""
+    """Whether the agent of a config is asked through a provider. Raises AgentError or
+    ConfigError."""
     return load_agent(str(agent.get("name", "")), agent).provider is not None
 
 
 def by_hand(agent: Mapping[str, Any]) -> bool:
-    """Whether the agent of a config is a person: nothing is started, nothing holds who works in the workspace."""
+    """Whether the agent of a config is a person: nothing is started, nothing holds who works in the
+    workspace."""
     return agent.get("name") == "human"
 
 
 def settled(config: RunConfig, *, provided: bool | None = None) -> RunConfig:
-    """`config` with all that is left to the Host decided; `provided`: of all agents of a command, else of its own."""
+    """`config` with all that is left to the Host decided; `provided`: of all agents of a command,
+    else of its own."""
     provided = is_provided(config.agent) if provided is None else provided
     try:
         price = msgspec.convert(config.agent.get("price"), Price | None)
@@ -93,11 +97,13 @@ def settled(config: RunConfig, *, provided: bool | None = None) -> RunConfig:
 def cell_plan(config: RunConfig, *, begun: bool = False) -> CellPlan:
     """Check everything that can be checked before anything is spent, and say what the cell is.
 
-    `begun`: nothing it was begun with is made anew. Raises ConfigError, AgentError, BenchmarkError or IsolationError.
-    """
+    `begun`: nothing it was begun with is made anew. Raises ConfigError, AgentError, BenchmarkError
+    or IsolationError."""
     config = settled(config)
     parts = parts_of(config, begun=begun)
-    level = levels.choose(cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated)
+    level = levels.choose(
+        cast(levels.Asked, config.execution.isolation), config.execution.allow_unisolated
+    )
     if not by_hand(config.agent):
         levels.check_agent(level)
     agent_network.check(level, asked_network(config), parts.agent.provider)
@@ -137,16 +143,24 @@ def parts_of(config: RunConfig, *, begun: bool = False) -> Parts:
     check_cost_limit(config, agent.provider.models if agent.provider else ())
     for key, seed in {"seed": config.seed, "pool.seed": config.pool.seed}.items():
         if seed < 0 and not begun:
-            raise ConfigError(f"{key}: a whole number from 0 is needed, found {seed}; choose another")
+            raise ConfigError(
+                f"{key}: a whole number from 0 is needed, found {seed}; choose another"
+            )
     if agent.program not in benchmark.programs:
         raise ConfigError(
-            f"agent '{agent.identity.label}' starts from the '{agent.program}' Program, and benchmark "
-            f"'{benchmark.spec.slug}' has none; it has {', '.join(sorted(benchmark.programs))}"
+            f"agent '{agent.identity.label}' starts from the '{agent.program}' Program, and "
+            f"benchmark '{benchmark.spec.slug}' has none; it has "
+            f"{', '.join(sorted(benchmark.programs))}"
         )
     initial = capture(benchmark.programs[agent.program])
     skills = skill_digests(skills_of(config))
-    # Of an agent's program, and of the distributions that bring an agent or a rule that are not ours.
-    found = {**agent_versions(str(config.agent["name"])), **rule_versions(config.selection.rule), **agent.probe()}
+    # Of an agent's program, and of the distributions that bring an agent or a rule that are not
+    # ours.
+    found = {
+        **agent_versions(str(config.agent["name"])),
+        **rule_versions(config.selection.rule),
+        **agent.probe(),
+    }
     _check_output(Path(config.output))
     secret = config.secret.read(Path(config.output), make=not begun)
     return Parts(agent, found, benchmark, secret, initial, skills, mask)
@@ -157,7 +171,11 @@ def asked_network(config: RunConfig) -> AgentNetwork:
 
 
 def _network(config: RunConfig, agent: AgentIntegration) -> AgentNetwork:
-    return "open" if by_hand(config.agent) else agent_network.wanted(asked_network(config), agent.provider)
+    return (
+        "open"
+        if by_hand(config.agent)
+        else agent_network.wanted(asked_network(config), agent.provider)
+    )
 
 
 def skills_of(config: RunConfig) -> list[Path]:
@@ -167,10 +185,12 @@ def skills_of(config: RunConfig) -> list[Path]:
 def load_benchmark(config: Mapping[str, Any], seconds: float = looks.SECONDS) -> Benchmark:
     """The Benchmark a config's `benchmark` names. Raises ConfigError or BenchmarkError.
 
-    Any Gymnasium id is looked at in a process of its own, where a call of its Environment may take `seconds`.
-    """
+    Any Gymnasium id is looked at in a process of its own, where a call of its Environment may take
+    `seconds`."""
     parameters = {key: value for key, value in config.items() if key != "name"}
-    return find_benchmark(str(config.get("name", "")), parameters, partial(looks.look, seconds=seconds))
+    return find_benchmark(
+        str(config.get("name", "")), parameters, partial(looks.look, seconds=seconds)
+    )
 
 
 def _check_output(output: Path) -> None:
@@ -179,13 +199,21 @@ def _check_output(output: Path) -> None:
         with tempfile.TemporaryFile(dir=output):
             pass
     except OSError as error:
-        raise ConfigError(f"output: '{output}' cannot be written ({error.strerror}); choose another folder") from None
+        raise ConfigError(
+            f"output: '{output}' cannot be written ({error.strerror}); choose another folder"
+        ) from None
 
 
 def run_folder(config: RunConfig, record: RunRecord) -> Path:
     """`output/runs/<benchmark>/<agent>/s<seed>-<key>/`."""
     label = _portable(record.agent.label) or _portable(record.agent.name) or "agent"
-    return Path(config.output) / "runs" / record.benchmark.slug / label / f"s{record.seed}-{_portable(record.key[:8])}"
+    return (
+        Path(config.output)
+        / "runs"
+        / record.benchmark.slug
+        / label
+        / f"s{record.seed}-{_portable(record.key[:8])}"
+    )
 
 
 def _portable(name: str) -> str:
@@ -209,7 +237,12 @@ def record_of(config: RunConfig, parts: Parts) -> RunRecord:
         result_key=digest("evopolicy/result/1", result),
         agent=parts.agent.identity,
         benchmark=BenchmarkIdentity(
-            spec.slug, spec.id, spec.digest, reference.factory, dict(reference.parameters), dict(spec.parameters)
+            spec.slug,
+            spec.id,
+            spec.digest,
+            reference.factory,
+            dict(reference.parameters),
+            dict(spec.parameters),
         ),
         seed=config.seed,
         budget=config.budget,
@@ -239,7 +272,8 @@ def secret_digest(secret: bytes) -> str:
 
 
 def _cell_key(config: RunConfig, parts: Parts, secret_digest: str) -> list[Any]:
-    """What defines the agent's part of a result; raise RESULT_VERSION when the same of it gives another result."""
+    """What defines the agent's part of a result; raise RESULT_VERSION when the same of it gives
+    another result."""
     pool = config.pool
     return [
         RESULT_VERSION,
@@ -264,5 +298,9 @@ def _plain(value: object) -> Any:
 def mask_of(config: RunConfig) -> Masker:
     """Masks every secret that a process of this Run may come to know."""
     provider = config.agent.get("provider") or {}
-    named = [*(config.agent.get("variables") or ()), config.agent.get("key_variable"), provider.get("key_variable")]
+    named = [
+        *(config.agent.get("variables") or ()),
+        config.agent.get("key_variable"),
+        provider.get("key_variable"),
+    ]
     return replace(Masker.of(os.environ, [name for name in named if name]), logins=Logins())

@@ -1,4 +1,5 @@
-"""The plain config of a Run: what the YAML groups mirror. No Hydra here; the same objects load without it."""
+"""The plain config of a Run: what the YAML groups mirror. No Hydra here; the same objects load
+without it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ MOST_BYTES = 1 << 50
 
 
 def _within(key: str, value: float | None, least: float, most: float = math.inf) -> None:
-    """Raises ConfigError where `value` is not a finite number from `least` to `most`; None passes."""
+    """Raises ConfigError where `value` is not a finite number from `least` to `most`; None
+    passes."""
     if value is not None and not (least <= value <= most and math.isfinite(value)):
         upper = "" if most == math.inf else f" and at most {most:g}"
         raise ConfigError(f"{key}: at least {least:g}{upper} is needed, found {value:g}")
@@ -64,7 +66,14 @@ class SessionConfig:
         _within("session.block_seconds", self.block_seconds, 0, MAX_BLOCK_SECONDS)
         _within("session.retries", self.retries, 0)
         _within("session.backoff_seconds", self.backoff_seconds, 0)
-        for name in ("wall_seconds", "idle_seconds", "finish_grace_seconds", "tokens", "cost_usd", "requests"):
+        for name in (
+            "wall_seconds",
+            "idle_seconds",
+            "finish_grace_seconds",
+            "tokens",
+            "cost_usd",
+            "requests",
+        ):
             _within(f"session.limits.{name}", getattr(self.limits, name), 0)
 
 
@@ -93,9 +102,15 @@ class ExecutionConfig:
         _within("execution.workers", self.workers, 1, MOST_WORKERS)
         _within("execution.episode_retries", self.episode_retries, 0)
         for name in ("act_seconds", "episode_seconds", "step_seconds"):
-            _within(f"execution.limits.{name}", getattr(self.limits, name), LEAST_SECONDS, MOST_SECONDS)
+            _within(
+                f"execution.limits.{name}", getattr(self.limits, name), LEAST_SECONDS, MOST_SECONDS
+            )
         _within("execution.limits.stall_factor", self.limits.stall_factor, 1, MOST_SECONDS)
-        for name, least in (("memory_bytes", LEAST_MEMORY), ("output_bytes", 0), ("scratch_bytes", LEAST_SCRATCH)):
+        for name, least in (
+            ("memory_bytes", LEAST_MEMORY),
+            ("output_bytes", 0),
+            ("scratch_bytes", LEAST_SCRATCH),
+        ):
             _within(f"execution.limits.{name}", getattr(self.limits, name), least, MOST_BYTES)
 
 
@@ -106,7 +121,8 @@ class SecretConfig:
     file: str | None
     variable: str | None
     generated: bool | None = False
-    """The Host's own, kept in the output folder; None: where an agent of the command is asked through a provider.
+    """The Host's own, kept in the output folder; None: where an agent of the command is asked
+    through a provider.
 
     Records from before there was any have none.
     """
@@ -117,13 +133,15 @@ class SecretConfig:
             raise ConfigError(f"secret: give only one of {' and '.join(named)}")
 
     def settled(self, *, provided: bool) -> SecretConfig:
-        """With `generated` decided; `provided`: an agent of the command is asked through a provider."""
+        """With `generated` decided; `provided`: an agent of the command is asked through a
+        provider."""
         if self.generated is not None:
             return self
         return replace(self, generated=provided and not self.file and not self.variable)
 
     def read(self, output: Path, *, make: bool = False) -> bytes:
-        """The secret; empty for none. One that is generated is `output`'s, and `make` says whether it may be made now.
+        """The secret; empty for none. One that is generated is `output`'s, and `make` says whether
+        it may be made now.
 
         Raises ConfigError.
         """
@@ -134,21 +152,27 @@ class SecretConfig:
                 secret = Path(self.file).expanduser().read_bytes().strip()
             except OSError as error:
                 raise ConfigError(
-                    f"secret.file: '{self.file}' cannot be read ({error.strerror}); name the file that holds the secret"
+                    f"secret.file: '{self.file}' cannot be read ({error.strerror}); name the file "
+                    "that holds the secret"
                 ) from None
             return _not_empty(secret, f"secret.file: '{self.file}'")
         if self.variable:
             if self.variable not in os.environ:
                 raise ConfigError(
-                    f"secret.variable: the environment has no '{self.variable}'; set it or choose another"
+                    f"secret.variable: the environment has no '{self.variable}'; set it or choose "
+                    "another"
                 )
-            return _not_empty(os.environ[self.variable].encode(), f"secret.variable: '{self.variable}'")
+            return _not_empty(
+                os.environ[self.variable].encode(), f"secret.variable: '{self.variable}'"
+            )
         return b""
 
 
 def _not_empty(secret: bytes, where: str) -> bytes:
     if not secret:
-        raise ConfigError(f"{where} is empty, so anyone could compute the pool; put a secret there or name none")
+        raise ConfigError(
+            f"{where} is empty, so anyone could compute the pool; put a secret there or name none"
+        )
     return secret
 
 
@@ -162,11 +186,14 @@ class TrackingConfig:
     experiment: str
     """MLflow's experiment (evopolicy)."""
     artifacts: str
-    """'standard' (Programs, Feedback, permanent artifacts, the record) or 'full' (bulk traces and replays too)."""
+    """'standard' (Programs, Feedback, permanent artifacts, the record) or 'full' (bulk traces and
+    replays too)."""
 
     def __post_init__(self) -> None:
         if self.artifacts not in ("standard", "full"):
-            raise ConfigError(f"tracking.artifacts: 'standard' or 'full' is needed, found '{self.artifacts}'")
+            raise ConfigError(
+                f"tracking.artifacts: 'standard' or 'full' is needed, found '{self.artifacts}'"
+            )
 
 
 @dataclass(frozen=True)
@@ -202,13 +229,14 @@ class RunConfig:
         if self.selection.needs_validation and self.pool.validation == 0:
             others = ", ".join(name for name, rule in RULES.items() if not rule.needs_validation)
             raise ConfigError(
-                f"selection.rule: '{self.selection.rule}' needs Validation, but pool.validation is 0; "
-                f"set it to at least 1 or choose one of {others}"
+                f"selection.rule: '{self.selection.rule}' needs Validation, but pool.validation "
+                f"is 0; set it to at least 1 or choose one of {others}"
             )
 
 
 def config_from(value: Mapping[str, Any]) -> RunConfig:
-    """A resolved plain config as dataclasses. Raises ConfigError naming the key that is wrong or that there is not."""
+    """A resolved plain config as dataclasses. Raises ConfigError naming the key that is wrong or
+    that there is not."""
     _refuse_unknown(value, RunConfig, "")
     try:
         return msgspec.convert(value, RunConfig)
@@ -235,20 +263,32 @@ def written(config: RunConfig) -> dict[str, Any]:
 
 
 def refuse_secrets(value: Any, mask: Masker, key: str = "") -> None:
-    """Raises ConfigError for a key in a plain config: it is written to records and MLflow, so variables are named."""
-    secret = isinstance(value, str) and (mask.holds(value.encode("utf-8", "replace")) or is_secret_argument(value))
+    """Raises ConfigError for a key in a plain config: it is written to records and MLflow, so
+    variables are named."""
+    secret = isinstance(value, str) and (
+        mask.holds(value.encode("utf-8", "replace")) or is_secret_argument(value)
+    )
     if secret or (isinstance(value, str) and value and is_secret_key(key.rpartition(".")[2])):
-        raise ConfigError(f"{key}: holds a key, or what looks like one; name the variable that holds it instead")
-    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        raise ConfigError(
+            f"{key}: holds a key, or what looks like one; name the variable that holds it instead"
+        )
+    inner = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, item in inner:
         refuse_secrets(item, mask, f"{key}.{name}" if key else str(name))
 
 
 def check_cost_limit(config: RunConfig, models: Iterable[str]) -> None:
-    """Raises ConfigError for a limit on cost that cannot be held: what has no price is never too expensive."""
+    """Raises ConfigError for a limit on cost that cannot be held: what has no price is never too
+    expensive."""
     for model in models if config.session.limits.cost_usd is not None else ():
         if config.prices.price(model) is None:
             raise ConfigError(
-                f"session.limits.cost_usd: the price of '{model}' is not known; add it to a list of your own"
-                " (conf/prices/mine.yaml, prices=mine), or limit session.limits.tokens"
+                f"session.limits.cost_usd: the price of '{model}' is not known; add it to a list "
+                "of your own (conf/prices/mine.yaml, prices=mine), or limit session.limits.tokens"
             )

@@ -1,4 +1,5 @@
-"""What Environments that anybody may have written are: each asked in its own process, once for a command."""
+"""What Environments that anybody may have written are: each asked in its own process, once for a
+command."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _sharing: list[bool] = []
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """A command: it asks once for the same, and so do its cells, which have the variables of `shared`."""
+    """A command: it asks once for the same, and so do its cells, which have the variables of
+    `shared`."""
     _sharing.append(True)
     try:
         yield

@@ -33,7 +33,8 @@ NAMED_GROUPS = ("agent", "benchmark", "prompt")
 
 
 def conf_folder() -> Path:
-    """The shipped config: beside the package in a source tree, inside it when installed from a wheel."""
+    """The shipped config: beside the package in a source tree, inside it when installed from a
+    wheel."""
     package = Path(__file__).resolve().parent
     beside = package.parent
     if (beside / "conf" / "config.yaml").is_file() and (beside / "pyproject.toml").is_file():
@@ -62,11 +63,15 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     """A RunConfig from the shipped defaults, a protocol and `settings`.
 
     A setting is the name of an option (`pool="paper"`), a mapping of values over the default option
-    (`budget={"episodes": 16}`, `agent={"name": "cma_es", "sigma": 0.3}`; `name` chooses the option where the group has
-    names), or a value of a key that is in no group (`seed=1`); a path may be a Path. Raises ConfigError naming the key.
-    """
+    (`budget={"episodes": 16}`, `agent={"name": "cma_es", "sigma": 0.3}`; `name` chooses the option
+    where the group has names), or a value of a key that is in no group (`seed=1`); a path may be a
+    Path. Raises ConfigError naming the key."""
     primary = _read(conf_folder() / "config.yaml")
-    chosen = {key: str(option) for key, option in _defaults(primary).items() if key in GROUPS and option is not None}
+    chosen = {
+        key: str(option)
+        for key, option in _defaults(primary).items()
+        if key in GROUPS and option is not None
+    }
     fixed: dict[str, Any] = {}
     if protocol is not None:
         choices, fixed = _protocol(protocol, _named("benchmark", settings.get("benchmark")))
@@ -74,7 +79,9 @@ def load_config(protocol: str | None = None, **settings: Any) -> RunConfig:
     plain = {key: value for key, value in primary.items() if key in RunConfig.__dataclass_fields__}
     for key, value in settings.items():
         if key not in RunConfig.__dataclass_fields__:
-            raise ConfigError(f"{key}: is not a key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}")
+            raise ConfigError(
+                f"{key}: is not a key of a Run.{did_you_mean(key, RunConfig.__dataclass_fields__)}"
+            )
         said = _paths_as_text(value)
         plain[key] = _group(key, said, chosen, fixed.get(key, {})) if key in GROUPS else said
     for group in GROUPS:
@@ -92,7 +99,8 @@ def _paths_as_text(value: Any) -> Any:
 
 
 def option(group: str, name: str) -> dict[str, Any]:
-    """The values of `conf/<group>/<name>.yaml`, ours or a distribution's, with what it builds on merged in."""
+    """The values of `conf/<group>/<name>.yaml`, ours or a distribution's, with what it builds on
+    merged in."""
     folders = [conf_folder() / group]
     if not (folders[0] / f"{name}.yaml").is_file():
         folders += [folder / group for folder in foreign_conf_folders()]
@@ -110,13 +118,19 @@ def option(group: str, name: str) -> dict[str, Any]:
     return _merge(merged, values)
 
 
-def _group(group: str, value: Any, chosen: Mapping[str, str], fixed: Mapping[str, Any]) -> dict[str, Any]:
+def _group(
+    group: str, value: Any, chosen: Mapping[str, str], fixed: Mapping[str, Any]
+) -> dict[str, Any]:
     """The setting `value` of `group`: over what the protocol fixes, which is over the option."""
     if isinstance(value, str):
         return _merge(option(group, value), fixed)
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{group}: an option's name or a mapping is needed, found a {type(value).__name__}")
-    return _merge(_merge(option(group, _named(group, value) or _chosen(group, chosen)), fixed), value)
+        raise ConfigError(
+            f"{group}: an option's name or a mapping is needed, found a {type(value).__name__}"
+        )
+    return _merge(
+        _merge(option(group, _named(group, value) or _chosen(group, chosen)), fixed), value
+    )
 
 
 def _named(group: str, value: Any) -> str | None:
@@ -128,12 +142,15 @@ def _named(group: str, value: Any) -> str | None:
 
 def _chosen(group: str, chosen: Mapping[str, str]) -> str:
     if group not in chosen:
-        raise ConfigError(f"{group}: choose one, such as {group}='{'cma_es' if group == 'agent' else 'cartpole'}'")
+        raise ConfigError(
+            f"{group}: choose one, such as {group}='{'cma_es' if group == 'agent' else 'cartpole'}'"
+        )
     return chosen[group]
 
 
 def _protocol(name: str, benchmark: str | None) -> tuple[dict[str, str], dict[str, Any]]:
-    """The options a protocol chooses, by group, and the single values it fixes, some in one Benchmark alone."""
+    """The options a protocol chooses, by group, and the single values it fixes, some in one
+    Benchmark alone."""
     fixed = option("protocol", name)
     if (conf_folder() / "protocol" / name / f"{benchmark}.yaml").is_file():
         fixed = _merge(fixed, {"benchmark": option("protocol", f"{name}/{benchmark}")})
@@ -144,7 +161,10 @@ def _protocol(name: str, benchmark: str | None) -> tuple[dict[str, str], dict[st
 def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """The `group: option` entries of a defaults list."""
     return {
-        key: choice for entry in values.get("defaults", []) if isinstance(entry, dict) for key, choice in entry.items()
+        key: choice
+        for entry in values.get("defaults", [])
+        if isinstance(entry, dict)
+        for key, choice in entry.items()
     }
 
 
@@ -152,7 +172,9 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = (
+            _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        )
     return merged
 
 

@@ -1,11 +1,12 @@
-"""Look at Environments of public packages, as `benchmark=gymnasium` does before anything is spent, and print a table.
+"""Look at Environments of public packages, as `benchmark=gymnasium` does before anything is spent,
+and print a table.
 
     uv run python scripts/check_public_environments.py [PACKAGE ...] [--folder DIR] [--json FILE]
 
-Each package gets a virtual environment of its own under `--folder` (kept, so that a second run is quick) by `uv`, with
-what this project needs beside it. Each of its ids is either refused in one sentence, or plays two Episodes of random
-Actions. What does not install is skipped by name. Ends with 1 where an id is neither refused nor plays.
-"""
+Each package gets a virtual environment of its own under `--folder` (kept, so that a second run is
+quick) by `uv`, with what this project needs beside it. Each of its ids is either refused in one
+sentence, or plays two Episodes of random Actions. What does not install is skipped by name. Ends
+with 1 where an id is neither refused nor plays."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ INSTALL_SECONDS, LOOK_SECONDS = 900.0, 900.0
 
 @dataclass(frozen=True)
 class Package:
-    """What is installed, which module registers its ids, and which of them are looked at (none: the first two)."""
+    """What is installed, which module registers its ids, and which of them are looked at (none: the
+    first two)."""
 
     requirements: tuple[str, ...]
     module: str
@@ -42,24 +44,39 @@ class Package:
 PACKAGES = {
     "ale-py": Package(("ale-py",), "ale_py", ("ALE/Pong-v5", "ALE/Breakout-v5")),
     "shimmy[dm-control]": Package(
-        ("shimmy[dm-control]", MUJOCO), "shimmy", ("dm_control/cartpole-balance-v0", "dm_control/walker-walk-v0")
+        ("shimmy[dm-control]", MUJOCO),
+        "shimmy",
+        ("dm_control/cartpole-balance-v0", "dm_control/walker-walk-v0"),
     ),
-    "shimmy[bsuite]": Package(("shimmy[bsuite]",), "shimmy", ("bsuite/catch-v0", "bsuite/mountain_car-v0")),
-    "metaworld": Package(("metaworld",), "metaworld", ("Meta-World/MT1",), {"kwargs": {"env_name": "reach-v3"}}),
+    "shimmy[bsuite]": Package(
+        ("shimmy[bsuite]",), "shimmy", ("bsuite/catch-v0", "bsuite/mountain_car-v0")
+    ),
+    "metaworld": Package(
+        ("metaworld",), "metaworld", ("Meta-World/MT1",), {"kwargs": {"env_name": "reach-v3"}}
+    ),
     "metaworld, seeded": Package(
-        ("metaworld",), "metaworld", ("Meta-World/MT1",), {"kwargs": {"env_name": "reach-v3", "seed": 1}}
+        ("metaworld",),
+        "metaworld",
+        ("Meta-World/MT1",),
+        {"kwargs": {"env_name": "reach-v3", "seed": 1}},
     ),
-    "mo-gymnasium": Package(("mo-gymnasium",), "mo_gymnasium", ("mo-mountaincar-v0", "deep-sea-treasure-v0")),
+    "mo-gymnasium": Package(
+        ("mo-gymnasium",), "mo_gymnasium", ("mo-mountaincar-v0", "deep-sea-treasure-v0")
+    ),
     "highway-env": Package(("highway-env",), "highway_env", ("highway-v0", "parking-v0")),
     "minigrid": Package(("minigrid",), "minigrid", ("MiniGrid-FourRooms-v0", "BabyAI-GoToObj-v0")),
     "minigrid[wfc]": Package(("minigrid[wfc]",), "minigrid", ("MiniGrid-WFC-MazeSimple-v0",)),
     "pyflyt": Package(("pyflyt",), "PyFlyt.gym_envs"),
     "crafter": Package(("crafter",), "crafter"),
     "gymnasium-robotics": Package(
-        ("gymnasium-robotics", MUJOCO), "gymnasium_robotics", ("FetchReach-v4", "PointMaze_UMaze-v3")
+        ("gymnasium-robotics", MUJOCO),
+        "gymnasium_robotics",
+        ("FetchReach-v4", "PointMaze_UMaze-v3"),
     ),
     "miniworld": Package(("miniworld",), "miniworld", ("MiniWorld-OneRoom-v0",)),
-    "flappy-bird-gymnasium": Package(("flappy-bird-gymnasium",), "flappy_bird_gymnasium", ("FlappyBird-v0",)),
+    "flappy-bird-gymnasium": Package(
+        ("flappy-bird-gymnasium",), "flappy_bird_gymnasium", ("FlappyBird-v0",)
+    ),
     "gym-pusht": Package(("gym-pusht",), "gym_pusht", ("gym_pusht/PushT-v0",)),
     "gym-xarm": Package(("gym-xarm",), "gym_xarm"),
     "panda-gym": Package(("panda-gym",), "panda_gym", ("PandaReach-v3", "PandaPush-v3")),
@@ -71,10 +88,14 @@ PACKAGES = {
     "nle": Package(("nle",), "nle", ("NetHackScore-v0",)),
     "stable-retro": Package(("stable-retro",), "stable_retro"),
     "gym-anytrading": Package(("gym-anytrading",), "gym_anytrading"),
-    "tetris-gymnasium": Package(("tetris-gymnasium",), "tetris_gymnasium.envs", ("tetris_gymnasium/Tetris",)),
+    "tetris-gymnasium": Package(
+        ("tetris-gymnasium",), "tetris_gymnasium.envs", ("tetris_gymnasium/Tetris",)
+    ),
     "buffalo-gym": Package(("buffalo-gym",), "buffalo_gym"),
     "bluesky-gym": Package(("bluesky-gym",), "bluesky_gym"),
-    "gym-electric-motor": Package(("gym-electric-motor",), "gym_electric_motor", ("Cont-CC-PMSM-v0",)),
+    "gym-electric-motor": Package(
+        ("gym-electric-motor",), "gym_electric_motor", ("Cont-CC-PMSM-v0",)
+    ),
     "matrix-mdp-gym": Package(("matrix-mdp-gym",), "matrix_mdp"),
     "minatar": Package(("minatar",), "minatar", ("MinAtar/Breakout-v1",)),
     "gym-simplegrid": Package(("gym-simplegrid",), "gym_simplegrid"),
@@ -83,7 +104,9 @@ PACKAGES = {
     "gymnasium-sudoku": Package(("gymnasium-sudoku",), "gymnasium_sudoku"),
     "gymnasium-mars-lander": Package(("gymnasium-mars-lander",), "gymnasium_mars_lander"),
     "gymnasium-hardmaze": Package(("gymnasium-hardmaze",), "gymnasium_hardmaze"),
-    "gymnasium-cartpole-swingup": Package(("gymnasium-cartpole-swingup",), "gymnasium_cartpole_swingup"),
+    "gymnasium-cartpole-swingup": Package(
+        ("gymnasium-cartpole-swingup",), "gymnasium_cartpole_swingup"
+    ),
     "gym-classics": Package(("gym-classics",), "gym_classics"),
     "evogym": Package(("evogym",), "evogym.envs", ("Walker-v0",)),
     "safety-gymnasium": Package(("safety-gymnasium",), "safety_gymnasium"),
@@ -93,10 +116,12 @@ PACKAGES = {
 """By the name they have in a package index."""
 
 
-# --- inside a package's environment -----------------------------------------------------------------------------------
+# --- inside a package's environment ---------------------------------------------------------------
 
 
-def look_at(module: str, ids: Sequence[str], options: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def look_at(
+    module: str, ids: Sequence[str], options: Mapping[str, Any]
+) -> Iterator[dict[str, str]]:
     """What is said of each id: that it runs, or why not."""
     if not ids:
         done = subprocess.run(
@@ -106,7 +131,11 @@ def look_at(module: str, ids: Sequence[str], options: Mapping[str, Any]) -> Iter
             check=False,
             timeout=LOOK_SECONDS,
         )
-        ids = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else [""]
+        ids = (
+            json.loads(done.stdout.splitlines()[-1])
+            if done.returncode == 0 and done.stdout
+            else [""]
+        )
     for env_id in ids or [""]:
         yield {"id": env_id, **_answer(f"{module}:{env_id or 'Env-v0'}", options)}
 
@@ -131,11 +160,17 @@ def _answer(env_id: str, options: Mapping[str, Any]) -> dict[str, str]:
         timeout=LOOK_SECONDS,
     )
     if done.returncode:
-        return {"ended": "FAULT", "said": (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]}
+        return {
+            "ended": "FAULT",
+            "said": (done.stderr.strip().splitlines() or ["it ended without a word"])[-1],
+        }
     return {
         "ended": "runs",
         "said": ", ".join(
-            [*spec.remarks, *([spec.observation_text] if "lie outside" in spec.observation_text else [])]
+            [
+                *spec.remarks,
+                *([spec.observation_text] if "lie outside" in spec.observation_text else []),
+            ]
         ),
     }
 
@@ -146,7 +181,9 @@ def play(asked: Mapping[str, Any]) -> None:
 
     benchmark = gymnasium.load(**asked)
     for index, seed in enumerate((0, 2**31 - 1)):
-        run_program(benchmark, benchmark.programs["random"], EpisodeSpec(index, seed, seed), steps=STEPS)
+        run_program(
+            benchmark, benchmark.programs["random"], EpisodeSpec(index, seed, seed), steps=STEPS
+        )
 
 
 def first_ids(module: str) -> list[str]:
@@ -160,7 +197,7 @@ def first_ids(module: str) -> list[str]:
     return [name for name in gymnasium.registry if name not in before][:2]
 
 
-# --- outside ----------------------------------------------------------------------------------------------------------
+# --- outside --------------------------------------------------------------------------------------
 
 
 def check(name: str, folder: Path) -> list[dict[str, str]]:
@@ -170,20 +207,47 @@ def check(name: str, folder: Path) -> list[dict[str, str]]:
     python = place / "bin" / "python"
     try:
         if not python.exists():
-            _run(["uv", "venv", "-q", "--no-config", "--python", sys.executable, str(place)], INSTALL_SECONDS)
+            _run(
+                ["uv", "venv", "-q", "--no-config", "--python", sys.executable, str(place)],
+                INSTALL_SECONDS,
+            )
         _run(
-            ["uv", "pip", "install", "-q", "--no-config", "--python", str(python), *NEEDED, *package.requirements],
+            [
+                "uv",
+                "pip",
+                "install",
+                "-q",
+                "--no-config",
+                "--python",
+                str(python),
+                *NEEDED,
+                *package.requirements,
+            ],
             INSTALL_SECONDS,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = getattr(error, "stderr", None) or str(error)
-        return [{"package": name, "id": "", "ended": "skipped", "said": f"does not install: {_last(said)}"}]
+        return [
+            {
+                "package": name,
+                "id": "",
+                "ended": "skipped",
+                "said": f"does not install: {_last(said)}",
+            }
+        ]
     try:
         given = json.dumps([package.module, list(package.ids), dict(package.options)])
-        out = _run([str(python), __file__, "--look", given], LOOK_SECONDS, PYTHONPATH=str(ROOT), cwd=place)
+        out = _run(
+            [str(python), __file__, "--look", given], LOOK_SECONDS, PYTHONPATH=str(ROOT), cwd=place
+        )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return [
-            {"package": name, "id": "", "ended": "FAULT", "said": _last(getattr(error, "stderr", None) or str(error))}
+            {
+                "package": name,
+                "id": "",
+                "ended": "FAULT",
+                "said": _last(getattr(error, "stderr", None) or str(error)),
+            }
         ]
     rows = [json.loads(line.replace(str(place), "...")) for line in out.splitlines()]
     return [{"package": name, **row} for row in rows]
@@ -191,26 +255,43 @@ def check(name: str, folder: Path) -> list[dict[str, str]]:
 
 def _run(command: Sequence[str], seconds: float, cwd: Path | None = None, **variables: str) -> str:
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=seconds, cwd=cwd, env={**os.environ, **variables}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=seconds,
+        cwd=cwd,
+        env={**os.environ, **variables},
     )
     return done.stdout
 
 
 def _last(text: str | bytes) -> str:
-    lines = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text).strip().splitlines()
+    lines = (
+        (text.decode("utf-8", "replace") if isinstance(text, bytes) else text).strip().splitlines()
+    )
     return lines[-1].strip()[:200] if lines else "without a word"
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
-    cells = [[row["package"], f"`{row['id']}`" if row["id"] else "", row["ended"], row["said"]] for row in rows]
+    cells = [
+        [row["package"], f"`{row['id']}`" if row["id"] else "", row["ended"], row["said"]]
+        for row in rows
+    ]
     lines = ["| package | id | | what is said |", "|---|---|---|---|"]
-    return "\n".join([*lines, *("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in cells)])
+    return "\n".join(
+        [*lines, *("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in cells)]
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("packages", nargs="*", help=f"some of {', '.join(PACKAGES)}")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "public-environments")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "public-environments"
+    )
     parser.add_argument("--json", type=Path, help="also write the rows there")
     for inner in ("--look", "--list", "--play"):
         parser.add_argument(inner, help=argparse.SUPPRESS)

@@ -1,8 +1,8 @@
 """Draw the pictures of docs/figures.md: `python scripts/draw_figures.py SWEEP_FOLDER`.
 
-curves, rank, profile and splits are of the sweep (`docs/figures.md` has its command), demand of the published table;
-timeline, edits and usage of Runs made up here, since no agent that works offline edits its source or uses tokens.
-"""
+curves, rank, profile and splits are of the sweep (`docs/figures.md` has its command), demand of the
+published table; timeline, edits and usage of Runs made up here, since no agent that works offline
+edits its source or uses tokens."""
 
 from __future__ import annotations
 
@@ -48,29 +48,38 @@ def story() -> Made:
 
 
 def walk(entry: str, seed: int, share: float, rng: np.random.Generator) -> Made:
-    """A Run whose Submissions grow a new function with chance `share`, and are tuned or sent again otherwise."""
+    """A Run whose Submissions grow a new function with chance `share`, and are tuned or sent again
+    otherwise."""
     sent: list[Sent] = []
     best, grown, source = 20.0, 0, FIRST
     for _ in range(14):
         if rng.random() < share:
             grown += 1
-            source = FIRST + "".join(f"\n\ndef f{j}(x):\n    return x {'+-*'[j % 3]} {j}\n" for j in range(grown))
+            source = FIRST + "".join(
+                f"\n\ndef f{j}(x):\n    return x {'+-*'[j % 3]} {j}\n" for j in range(grown)
+            )
         elif rng.random() < 0.8:
             source = source.replace("0.5", f"{rng.random():.3f}")
         mean = float(rng.normal(best + 2, 15))
         best = max(best, mean)
         sent.append(Sent(source, mean, mean, assessment=mean - float(rng.normal(4, 6))))
     chosen = max(range(len(sent)), key=lambda i: sent[i].validation or 0.0) + 1
-    return Made(sent, f"r/{entry}/{seed}", entry, selected=chosen, budget=28, facts={**SAME, "seed": seed})
+    return Made(
+        sent, f"r/{entry}/{seed}", entry, selected=chosen, budget=28, facts={**SAME, "seed": seed}
+    )
 
 
 def made_up() -> Frames:
     rng = np.random.default_rng(1)
     shares = {"ada": 0.5, "grace": 0.3, "lin": 0.7}
-    found = frames(*(walk(entry, seed, share, rng) for entry, share in shares.items() for seed in range(3)))
+    found = frames(
+        *(walk(entry, seed, share, rng) for entry, share in shares.items() for seed in range(3))
+    )
     sizes = {"ada": 40_000, "grace": 160_000, "lin": 15_000}
     tokens = [int(sizes[entry] * rng.uniform(0.6, 1.6)) for entry in found.runs["entry"]]
-    spent = found.runs.assign(input_tokens=tokens, cost_usd=[6e-6 * used for used in tokens], cost_is_estimate=True)
+    spent = found.runs.assign(
+        input_tokens=tokens, cost_usd=[6e-6 * used for used in tokens], cost_is_estimate=True
+    )
     return replace(found, usage=typed(COLUMNS["usage"], spent))
 
 

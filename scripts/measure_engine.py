@@ -1,14 +1,16 @@
-"""Measures the Episode engine against the design's numbers, each as a ratio or difference within one run.
+"""Measures the Episode engine against the design's numbers, each as a ratio or difference within
+one run.
 
     python scripts/measure_engine.py [--isolation LEVEL ...] [--repeats N] [--quick] [--json]
 
-Every row is the median of repeats; in each, a bare loop of the same Environment and Policy in one process runs right
-beside the engine, so that a slow or busy machine slows both. Numbers of a machine that does other work are no good.
+Every row is the median of repeats; in each, a bare loop of the same Environment and Policy in one
+process runs right beside the engine, so that a slow or busy machine slows both. Numbers of a
+machine that does other work are no good.
 
-Two rows are not of that kind. Memory is measured once, and up to 4 MiB of growth count as flat: allocators and caches
-come and go by that, and it is less than 5 KiB for each of 900 Episodes. A cell's overhead is measured in one small
-sweep by the command line: its wall time, less what the cells' journals give to agent and Episodes, over the cells.
-"""
+Two rows are not of that kind. Memory is measured once, and up to 4 MiB of growth count as flat:
+allocators and caches come and go by that, and it is less than 5 KiB for each of 900 Episodes. A
+cell's overhead is measured in one small sweep by the command line: its wall time, less what the
+cells' journals give to agent and Episodes, over the cells."""
 
 from __future__ import annotations
 
@@ -36,19 +38,26 @@ from evopolicy.execution.engine.executor import LocalExecutor
 from evopolicy.execution.machine import cores
 from evopolicy.kernel import spaces
 from evopolicy.kernel.policy import PolicyContext, bind
-from evopolicy.kernel.ports.benchmark import Benchmark, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
+from evopolicy.kernel.ports.benchmark import (
+    Benchmark,
+    BenchmarkReference,
+    BenchmarkSpec,
+    EpisodeSpec,
+    Transition,
+)
 from evopolicy.kernel.ports.protocols import Limits
 from evopolicy.kernel.session.record import Run, load_run
 
 LIMITS = Limits(5.0, 300.0, 2 << 30, 65_536, 64 << 20, 60.0, 60.0)
 STEADY = "class P:\n    def act(self, obs): return 0\ndef make_policy(context): return P()\n"
 STEADY_BOX = (
-    "import numpy as np\nclass P:\n    a = np.zeros(6, np.float32)\n    def act(self, obs): return self.a\n"
+    "import numpy as np\nclass P:\n    a = np.zeros(6, np.float32)\n    def act(self, obs): "
+    "return self.a\n"
     "def make_policy(context): return P()\n"
 )
 
 
-# --- a task that costs nothing, so that what is measured is the engine -------------------------------------------
+# --- a task that costs nothing, so that what is measured is the engine ----------------------------
 
 
 class _Null:
@@ -72,7 +81,11 @@ class _Null:
 class _NullBenchmark:
     def __init__(self, steps: int, frame: bool) -> None:
         self._steps = steps
-        space = spaces.box(0, 255, (96, 96, 3), "uint8") if frame else spaces.box(-1.0, 1.0, (17,), "float64")
+        space = (
+            spaces.box(0, 255, (96, 96, 3), "uint8")
+            if frame
+            else spaces.box(-1.0, 1.0, (17,), "float64")
+        )
         self.observation = np.zeros(space.shape, space.dtype)
         self.spec = BenchmarkSpec(
             id="measure/Null-v0",
@@ -96,7 +109,7 @@ def null(steps: int, frame: bool = False) -> _NullBenchmark:
     return _NullBenchmark(steps, frame)
 
 
-# --- running -----------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,8 @@ def specs(count: int, first: int = 0) -> list[EpisodeSpec]:
 
 
 def bare(benchmark: Any, program: Path, episodes: Sequence[EpisodeSpec]) -> float:
-    """Wall seconds of the same Episodes in this process: a fresh Environment and Policy each, nothing between them."""
+    """Wall seconds of the same Episodes in this process: a fresh Environment and Policy each,
+    nothing between them."""
     module_spec = importlib.util.spec_from_file_location("measured_policy", program / "policy.py")
     assert module_spec is not None and module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
@@ -127,13 +141,19 @@ def bare(benchmark: Any, program: Path, episodes: Sequence[EpisodeSpec]) -> floa
     began = time.perf_counter()
     for episode in episodes:
         context = PolicyContext(
-            spec.observation_space, spec.action_space, spec.parameters, episode.policy_seed, spec.max_steps
+            spec.observation_space,
+            spec.action_space,
+            spec.parameters,
+            episode.policy_seed,
+            spec.max_steps,
         )
         policy, environment = bind(module, context), benchmark.make(episode)
         policy.reset()
         observation = environment.reset()
         for _ in range(spec.max_steps):
-            observation, _reward, terminated, truncated, _info = environment.step(policy.act(observation))
+            observation, _reward, terminated, truncated, _info = environment.step(
+                policy.act(observation)
+            )
             if terminated or truncated:
                 break
         environment.close()
@@ -169,7 +189,7 @@ def program(text: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-# --- the rows ----------------------------------------------------------------------------------------------------
+# --- the rows -------------------------------------------------------------------------------------
 
 
 def fixed_cost(level: Any, repeats: int, count: int) -> Row:
@@ -186,11 +206,16 @@ def fixed_cost(level: Any, repeats: int, count: int) -> Row:
     return Row("fixed cost of an Episode, one at a time", value, "ms", 5.0, False, detail)
 
 
-def step_cost(level: Any, repeats: int, steps: int, *, frame: bool, lanes: int, reach: float) -> Row:
+def step_cost(
+    level: Any, repeats: int, steps: int, *, frame: bool, lanes: int, reach: float
+) -> Row:
     """What a step costs more than in a bare loop."""
     parameters = {"steps": steps, "frame": frame}
     reference, benchmark = BenchmarkReference("measure_engine:null", parameters), null(steps, frame)
-    with program(STEADY_BOX) as folder, engine(reference, level, workers=1, lanes=lanes) as executor:
+    with (
+        program(STEADY_BOX) as folder,
+        engine(reference, level, workers=1, lanes=lanes) as executor,
+    ):
         timed(executor, folder, specs(2))
 
         def measure() -> float:
@@ -199,7 +224,14 @@ def step_cost(level: Any, repeats: int, steps: int, *, frame: bool, lanes: int, 
 
         value, detail = repeated(repeats, measure)
     what = "96x96x3 frame" if frame else "17 numbers"
-    return Row(f"added cost of a step, {what}, {lanes} lane{'s' * (lanes > 1)}", value, "us", reach, False, detail)
+    return Row(
+        f"added cost of a step, {what}, {lanes} lane{'s' * (lanes > 1)}",
+        value,
+        "us",
+        reach,
+        False,
+        detail,
+    )
 
 
 def cheetah(level: Any, repeats: int, episodes: int) -> Row:
@@ -212,10 +244,21 @@ def cheetah(level: Any, repeats: int, episodes: int) -> Row:
         timed(executor, folder, specs(2 * cores()))
 
         def measure() -> float:
-            return bare(benchmark, folder, specs(episodes)) / timed(executor, folder, specs(episodes)) / cores()
+            return (
+                bare(benchmark, folder, specs(episodes))
+                / timed(executor, folder, specs(episodes))
+                / cores()
+            )
 
         value, detail = repeated(repeats, measure)
-    return Row("HalfCheetah-v5: isolated / (cores x bare), Episodes per second", value, "", 0.75, True, detail)
+    return Row(
+        "HalfCheetah-v5: isolated / (cores x bare), Episodes per second",
+        value,
+        "",
+        0.75,
+        True,
+        detail,
+    )
 
 
 def cartpole(level: Any, repeats: int, episodes: int) -> Row:
@@ -235,7 +278,8 @@ def cartpole(level: Any, repeats: int, episodes: int) -> Row:
 
 
 def memory(level: Any, benchmark: Benchmark, folder: Path, episodes: int) -> Row:
-    """What the Host's memory grows by in one Evaluation, from the 100th Episode (the half of a shorter one) on.
+    """What the Host's memory grows by in one Evaluation, from the 100th Episode (the half of a
+    shorter one) on.
 
     4 MiB are allowed: see above.
     """
@@ -267,27 +311,54 @@ def memories(level: Any) -> Iterator[Row]:
 
 
 def overhead(level: Any, cells: int) -> Row:
-    """Wall seconds a cell of a sweep takes beside its agent and its Episodes; the command's own start is shared out."""
+    """Wall seconds a cell of a sweep takes beside its agent and its Episodes; the command's own
+    start is shared out."""
     with tempfile.TemporaryDirectory(prefix="evopolicy-measure-") as output:
         settings = [
-            *("agent=baseline", "benchmark=cartpole", f"seed=range(0,{cells})", "protocol=smoke", "tracking=off"),
-            *("launcher.cells=1", f"execution.isolation={level}", "execution.allow_unisolated=true"),
+            *(
+                "agent=baseline",
+                "benchmark=cartpole",
+                f"seed=range(0,{cells})",
+                "protocol=smoke",
+                "tracking=off",
+            ),
+            *(
+                "launcher.cells=1",
+                f"execution.isolation={level}",
+                "execution.allow_unisolated=true",
+            ),
         ]
         command = [sys.executable, "-m", "evopolicy.cli.main", *settings, f"output={output}"]
         began = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - began
-        runs = [load_run(record.parent) for record in Path(output, "runs").glob("*/*/*/record.json")]
+        runs = [
+            load_run(record.parent) for record in Path(output, "runs").glob("*/*/*/record.json")
+        ]
     if done.returncode or len(runs) != cells or not all(run.valid for run in runs):
-        sys.exit(f"a sweep that should have been run was not: {done.stderr[-2000:] or done.stdout[-2000:]}")
+        sys.exit(
+            "a sweep that should have been run was not: "
+            f"{done.stderr[-2000:] or done.stdout[-2000:]}"
+        )
     spent = sum(map(_accounted, runs))
     detail = f"{cells} cells, {spent / cells:.3g} s each in them"
-    return Row("a cell's overhead outside agent and Episodes", (seconds - spent) / cells, "s", 3.0, False, detail)
+    return Row(
+        "a cell's overhead outside agent and Episodes",
+        (seconds - spent) / cells,
+        "s",
+        3.0,
+        False,
+        detail,
+    )
 
 
 def _accounted(run: Run) -> float:
     """Wall seconds of a Run's agent, its Submissions included, and of Validation and Assessment."""
-    return run.state.thinking_seconds + run.state.evaluating_seconds + sum(run.result.wall_seconds.values())
+    return (
+        run.state.thinking_seconds
+        + run.state.evaluating_seconds
+        + sum(run.result.wall_seconds.values())
+    )
 
 
 def yardsticks() -> dict[str, float]:
@@ -311,27 +382,46 @@ def yardsticks() -> dict[str, float]:
     total = 0
     for number in range(1_000_000):
         total += number
-    return {"socket_round_trip_us": trip, "million_additions_ms": (time.perf_counter() - began) * 1e3}
+    return {
+        "socket_round_trip_us": trip,
+        "million_additions_ms": (time.perf_counter() - began) * 1e3,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isolation", nargs="+", default=["auto"], help="levels, measured one after the other")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--isolation", nargs="+", default=["auto"], help="levels, measured one after the other"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="fewer Episodes and no HalfCheetah")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     reports = [measured(level, arguments.repeats, arguments.quick) for level in arguments.isolation]
-    machine = {"cores": cores(), "machine": platform.processor() or platform.machine(), **yardsticks()}
+    machine = {
+        "cores": cores(),
+        "machine": platform.processor() or platform.machine(),
+        **yardsticks(),
+    }
     if arguments.json:
-        print(json.dumps([{**machine, "isolation": level, "rows": _plain(rows)} for level, rows in reports], indent=2))
+        print(
+            json.dumps(
+                [{**machine, "isolation": level, "rows": _plain(rows)} for level, rows in reports],
+                indent=2,
+            )
+        )
         return
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     for level, rows in reports:
         print(f"isolation {level}")
         for row in rows:
             sign = ">=" if row.at_least else "<="
-            print(f"{row.name:66} {row.value:9.3g} {row.unit:4} {sign} {row.reach:<6g} {row.detail:24} {_verdict(row)}")
+            print(
+                f"{row.name:66} {row.value:9.3g} {row.unit:4} {sign} {row.reach:<6g} "
+                f"{row.detail:24} {_verdict(row)}"
+            )
 
 
 def measured(level: Any, repeats: int, quick: bool) -> tuple[str, list[Row]]:

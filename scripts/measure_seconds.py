@@ -1,10 +1,11 @@
-"""Measures what an Episode of every Benchmark takes, for the estimates of `--dry-run`: evopolicy/sweeps/seconds.json.
+"""Measures what an Episode of every Benchmark takes, for the estimates of `--dry-run`:
+evopolicy/sweeps/seconds.json.
 
     python scripts/measure_seconds.py [NAME ...]
 
-CPU seconds of one core: of a reset, and of a step with the initial Program, times the steps an Episode may last.
-Without names all of conf/benchmark/ are measured anew, but for those that take any id.
-"""
+CPU seconds of one core: of a reset, and of a step with the initial Program, times the steps an
+Episode may last. Without names all of conf/benchmark/ are measured anew, but for those that take
+any id."""
 
 from __future__ import annotations
 
@@ -35,8 +36,13 @@ def seconds(benchmark: Any) -> float:
     began = time.process_time()
     while steps < _STEPS and resets < _RESETS:
         at = time.process_time()
-        context = PolicyContext(spec.observation_space, spec.action_space, spec.parameters, resets, spec.max_steps)
-        policy, environment = bind(module, context), benchmark.make(EpisodeSpec(resets, resets, resets))
+        context = PolicyContext(
+            spec.observation_space, spec.action_space, spec.parameters, resets, spec.max_steps
+        )
+        policy, environment = (
+            bind(module, context),
+            benchmark.make(EpisodeSpec(resets, resets, resets)),
+        )
         policy.reset()
         observation = environment.reset()
         resets, reset_seconds = resets + 1, reset_seconds + time.process_time() - at
@@ -51,7 +57,9 @@ def seconds(benchmark: Any) -> float:
 
 
 def main() -> None:
-    names = sys.argv[1:] or sorted(path.stem for path in (conf_folder() / "benchmark").glob("*.yaml"))
+    names = sys.argv[1:] or sorted(
+        path.stem for path in (conf_folder() / "benchmark").glob("*.yaml")
+    )
     measured = dict(dry_run.shipped_seconds()) if sys.argv[1:] else {}
     for name in names:
         if name in ("gymnasium", "minigrid"):

@@ -2,8 +2,8 @@
 
     python scripts/picture_mlflow.py outputs [--sweep quickstart] [--to docs/pictures]
 
-Needs chromium, chromedriver and the selenium package. Writes mlflow.png (agents compared) and mlflow_cells.png.
-"""
+Needs chromium, chromedriver and the selenium package. Writes mlflow.png (agents compared) and
+mlflow_cells.png."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("output", type=Path, help="the output folder of the sweep")
     parser.add_argument("--sweep", default="", help="its name; the latest by default")
-    parser.add_argument("--uri", default="", help="tracking.uri of the sweep, where it is not the default")
+    parser.add_argument(
+        "--uri", default="", help="tracking.uri of the sweep, where it is not the default"
+    )
     parser.add_argument("--to", type=Path, default=Path("docs/pictures"))
     options = parser.parse_args()
     try:
@@ -65,7 +67,9 @@ def take(browser: WebDriver, link: str, charts: int, path: Path) -> None:
 
     browser.get("about:blank")
     browser.get(link)
-    WebDriverWait(browser, SECONDS).until(lambda driver: driver.execute_script(DRAWN) >= min(charts, 4))
+    WebDriverWait(browser, SECONDS).until(
+        lambda driver: driver.execute_script(DRAWN) >= min(charts, 4)
+    )
     browser.save_screenshot(str(path))
     print(path)
 
@@ -77,7 +81,10 @@ def open_browser(profile: Path) -> WebDriver:
 
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver:
-        raise SystemExit("chromium and chromedriver are needed; on Debian: apt-get install chromium chromium-driver")
+        raise SystemExit(
+            "chromium and chromedriver are needed; on Debian: apt-get install chromium "
+            "chromium-driver"
+        )
     options = Options()
     options.binary_location = chromium
     for argument in (

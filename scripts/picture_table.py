@@ -26,9 +26,15 @@ def main() -> int:
     parser.add_argument("--sweep", default="quickstart")
     parser.add_argument("--to", type=Path, default=Path("docs/pictures/table.svg"))
     options = parser.parse_args()
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     try:
-        console.print(render_rich(present_ranks(rank_table(find_runs(sweep_folder(options.output, options.sweep))))))
+        console.print(
+            render_rich(
+                present_ranks(rank_table(find_runs(sweep_folder(options.output, options.sweep))))
+            )
+        )
     except EvoPolicyError as error:
         print(f"picture_table: {error}", file=sys.stderr)
         return 1

@@ -1,10 +1,10 @@
-"""Shows where the engine's time goes, part by part, so that the next cost is seen. Numbers for a quiet machine.
+"""Shows where the engine's time goes, part by part, so that the next cost is seen. Numbers for a
+quiet machine.
 
     python scripts/profile_engine.py [--isolation LEVEL] [--json]
 
-The parts of a step and of an Episode are measured alone, warm; what the engine takes beyond their sum is Python between
-them and memory that went cold while another process ran.
-"""
+The parts of a step and of an Episode are measured alone, warm; what the engine takes beyond their
+sum is Python between them and memory that went cold while another process ran."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _alone(function: Callable[[], Any], count: int = 5_000) -> float:
 
 
 def hand_over(count: int = 5_000) -> float:
-    """Microseconds of a question and its answer between two bare processes on one core: four calls, two switches."""
+    """Microseconds of a question and its answer between two bare processes on one core: four calls,
+    two switches."""
     ours, theirs = socket.socketpair()
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -76,11 +77,19 @@ def of_a_step() -> list[Part]:
     clock = time.pthread_getcpuclockid(threading.get_ident())
     return [
         Part("step", "kernel: a question and its answer between two processes", hand_over()),
-        Part("step", "worker: encode the observation", _alone(lambda: observe(benchmark.observation))),
+        Part(
+            "step", "worker: encode the observation", _alone(lambda: observe(benchmark.observation))
+        ),
         Part("step", "Policy: decode the observation", _alone(lambda: decode(body))),
-        Part("step", "Policy: encode the Action", _alone(lambda: codec.encode_action(action, 1 << 16))),
+        Part(
+            "step",
+            "Policy: encode the Action",
+            _alone(lambda: codec.encode_action(action, 1 << 16)),
+        ),
         Part("step", "worker: decode and check the Action", _alone(lambda: read(encoded))),
-        Part("step", "worker: read the Policy's CPU clock", _alone(lambda: time.clock_gettime(clock))),
+        Part(
+            "step", "worker: read the Policy's CPU clock", _alone(lambda: time.clock_gettime(clock))
+        ),
     ]
 
 
@@ -99,7 +108,9 @@ def of_an_episode(count: int = 100) -> list[Part]:
         os.waitpid(pid, 0)
         return (time.perf_counter() - began) * 1e6
 
-    return [Part("Episode", "kernel: fork and end", statistics.median(once() for _ in range(count)))]
+    return [
+        Part("Episode", "kernel: fork and end", statistics.median(once() for _ in range(count)))
+    ]
 
 
 def whole(level: str) -> list[Part]:
@@ -115,7 +126,9 @@ def whole(level: str) -> list[Part]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--isolation", default="auto")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

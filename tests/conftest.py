@@ -1,4 +1,5 @@
-"""Small, realistic Run and sweep folders, written with the Kernel's own functions, for whoever reads records."""
+"""Small, realistic Run and sweep folders, written with the Kernel's own functions, for whoever
+reads records."""
 
 from __future__ import annotations
 
@@ -35,10 +36,20 @@ from evopolicy.kernel.session.record import (
 )
 from evopolicy.kernel.session.selection import SelectionConfig, measure
 
-# Records made by tests are sealed by a key of the tests' own, never by that of the user who runs them.
+# Records made by tests are sealed by a key of the tests' own, never by that of the user who runs
+# them.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="evopolicy-tests-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
-STEPS = ("opened", "submission 1", "submission 2", "agent_ended", "validated", "selected", "assessed", "ended")
+STEPS = (
+    "opened",
+    "submission 1",
+    "submission 2",
+    "agent_ended",
+    "validated",
+    "selected",
+    "assessed",
+    "ended",
+)
 """How far a made Run may have come."""
 UNITS = 8
 
@@ -47,9 +58,9 @@ UNITS = 8
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of an `xdist_group` in one worker.
 
-    pytest-xdist 3.8 writes the group into `Item._nodeid`, which pytest 9.2 reads no more: without the group in its id
-    each test goes to any worker, and a module's fixture is set up in every one of them.
-    """
+    pytest-xdist 3.8 writes the group into `Item._nodeid`, which pytest 9.2 reads no more: without
+    the group in its id each test goes to any worker, and a module's fixture is set up in every one
+    of them."""
     if not getattr(config.option, "loadgroup", False):
         return
     for item in items:
@@ -59,7 +70,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item._id = type(item._id).parse(item.nodeid + suffix)
 
 
-def a_record(agent: str = "cma_es", benchmark: str = "cartpole", seed: int = 0, **changes: Any) -> RunRecord:
+def a_record(
+    agent: str = "cma_es", benchmark: str = "cartpole", seed: int = 0, **changes: Any
+) -> RunRecord:
     """The record of one cell; `changes` replace fields."""
     key = f"{agent}-{benchmark}-{seed}".encode().hex()[:64].ljust(64, "0")
     record = RunRecord(
@@ -68,7 +81,11 @@ def a_record(agent: str = "cma_es", benchmark: str = "cartpole", seed: int = 0, 
         result_key=key[::-1],
         agent=AgentIdentity(agent, agent),
         benchmark=BenchmarkIdentity(
-            benchmark, f"classic_control/{benchmark}-v1", "ab" * 32, "evopolicy_classic_control:load", {}
+            benchmark,
+            f"classic_control/{benchmark}-v1",
+            "ab" * 32,
+            "evopolicy_classic_control:load",
+            {},
         ),
         seed=seed,
         budget=Budget(4, 64, None, "allow_early", "all"),
@@ -82,7 +99,10 @@ def a_record(agent: str = "cma_es", benchmark: str = "cartpole", seed: int = 0, 
         versions={"python": "3.11.9", "evopolicy": "0.1.0"},
         machine={"cores": 2, "platform": "linux"},
         created=1_700_000_000.0 + seed,
-        config={"agent": {"name": agent, "options": {"sigma": 0.3, "names": ["a", "b"]}}, "seed": seed},
+        config={
+            "agent": {"name": agent, "options": {"sigma": 0.3, "names": ["a", "b"]}},
+            "seed": seed,
+        },
     )
     return replace(record, **changes)
 
@@ -99,21 +119,39 @@ def write_run(
     usage: Mapping[str, Any] | None = None,
     fault: str = "",
 ) -> Path:
-    """A Run's folder under `output/runs`, as far as the step `until` (one of STEPS); called again, it goes on.
+    """A Run's folder under `output/runs`, as far as the step `until` (one of STEPS); called again,
+    it goes on.
 
-    `scores` are those of its two Submissions of eight Episodes each; `heldout` the Assessment's Episode scores;
-    `fault` the provider's error its first attempt ended with, at the step 'opened', before a second one goes on.
-    """
+    `scores` are those of its two Submissions of eight Episodes each; `heldout` the Assessment's
+    Episode scores; `fault` the provider's error its first attempt ended with, at the step 'opened',
+    before a second one goes on."""
     record = record or a_record()
-    folder = output / "runs" / record.benchmark.slug / record.agent.label / f"s{record.seed}-{record.key[:12]}"
+    folder = (
+        output
+        / "runs"
+        / record.benchmark.slug
+        / record.agent.label
+        / f"s{record.seed}-{record.key[:12]}"
+    )
     if not (folder / "record.json").exists():
         write_record(folder, record)
     journal = Journal(folder)
     programs = [_program(output, folder, f"{record.agent.label} {record.seed} {n}") for n in (1, 2)]
-    lines = _script(record, programs, scores, heldout, reason, valid, usage or {"output_tokens": 1200, "cost_usd": 0.5})
+    lines = _script(
+        record,
+        programs,
+        scores,
+        heldout,
+        reason,
+        valid,
+        usage or {"output_tokens": 1200, "cost_usd": 0.5},
+    )
     if fault:
         ended = {"reason": "provider", "error": fault, "error_kind": "overload"}
-        lines[2:2] = [("opened", "agent_ended", ended), ("submission 1", "agent_started", {"attempt": 2})]
+        lines[2:2] = [
+            ("opened", "agent_ended", ended),
+            ("submission 1", "agent_started", {"attempt": 2}),
+        ]
     for n, (step, event, content) in enumerate(lines):
         if n >= len(journal.events):
             if event == "published":
@@ -126,7 +164,8 @@ def write_run(
 
 
 def follow_rule(folder: Path, result_key: str, *, heldout: Sequence[float]) -> None:
-    """Give the written Run in `folder` another result: the last Submission's Program, under the rule 'last'."""
+    """Give the written Run in `folder` another result: the last Submission's Program, under the
+    rule 'last'."""
     record = load_run(folder).record
     newer = replace(record, result_key=result_key, selection=SelectionConfig("last", "latest"))
     write_record(folder, record.followed_by(newer))
@@ -169,12 +208,27 @@ def _script(
     for n, (program, score) in enumerate(zip(programs, scores, strict=True), start=1):
         step = f"submission {n}"
         start = (n - 1) * UNITS % 16
-        reserved = {"submission": n, "program": program, "selector": f"{start}:{start + UNITS}", "units": UNITS}
-        published = {"submission": n, "score": score, "failures": {"exception": 2} if n == 1 else {}}
+        reserved = {
+            "submission": n,
+            "program": program,
+            "selector": f"{start}:{start + UNITS}",
+            "units": UNITS,
+        }
+        published = {
+            "submission": n,
+            "score": score,
+            "failures": {"exception": 2} if n == 1 else {},
+        }
         lines.append((step, "reserved", reserved))
         lines.append((step, "published", {**published, "wall_seconds": 1.5, "policy_seconds": 0.5}))
     closed = {"by": "finish", "named": []}
-    ended = {"reason": reason, "exit_code": 0, "thinking_seconds": 10.0, "evaluating_seconds": 3.0, "usage": usage}
+    ended = {
+        "reason": reason,
+        "exit_code": 0,
+        "thinking_seconds": 10.0,
+        "evaluating_seconds": 3.0,
+        "usage": usage,
+    }
     lines.append(("agent_ended", "closed", closed))
     lines.append(("agent_ended", "agent_ended", ended))
     lines.append(("validated", "handoff", {"candidates": [1, 2], "reasons": []}))
@@ -183,10 +237,22 @@ def _script(
         content = {"result": key, "program": program, "measurement": measured, "wall_seconds": 2.0}
         lines.append(("validated", "validated", content))
     best = max(range(2), key=lambda i: scores[i])
-    assessed = {"result": key, "program": programs[best], "measurement": msgspec.to_builtins(measure(heldout, 1))}
-    lines.append(("selected", "selected", {"result": key, "program": programs[best], "submission": best + 1}))
+    assessed = {
+        "result": key,
+        "program": programs[best],
+        "measurement": msgspec.to_builtins(measure(heldout, 1)),
+    }
+    lines.append(
+        ("selected", "selected", {"result": key, "program": programs[best], "submission": best + 1})
+    )
     lines.append(("assessed", "assessed", {**assessed, "wall_seconds": 4.0}))
-    lines.append(("ended", "ended", {"result": key, "valid": valid, "reasons": [] if valid else ["provider"]}))
+    lines.append(
+        (
+            "ended",
+            "ended",
+            {"result": key, "valid": valid, "reasons": [] if valid else ["provider"]},
+        )
+    )
     return lines
 
 
@@ -214,7 +280,12 @@ def _feedback(folder: Path, submission: int, score: float) -> None:
     (target / "episodes" / "0000.csv").write_text("step,reward\n0,1.0\n")
     (target / "trace.npz").write_bytes(b"bulk")
     artifacts = [
-        {"file": "episodes/0000.csv", "media_type": "text/csv", "retention": "permanent", "bytes": 18},
+        {
+            "file": "episodes/0000.csv",
+            "media_type": "text/csv",
+            "retention": "permanent",
+            "bytes": 18,
+        },
         {"file": "trace.npz", "media_type": "application/x-npz", "retention": "bulk", "bytes": 4},
     ]
     content = {"submission": submission, "score": score, "artifacts": artifacts}
@@ -225,7 +296,9 @@ def cell_of(output: Path, folder: Path, status: str = "finished", error: str = "
     """The sweep's cell of a written Run."""
     record = load_run(folder).record
     run = folder.relative_to(output).as_posix()
-    return Cell(run, record.entry, record.benchmark.slug, record.seed, (), status, error, record.result_key)
+    return Cell(
+        run, record.entry, record.benchmark.slug, record.seed, (), status, error, record.result_key
+    )
 
 
 def write_cells(
@@ -238,7 +311,9 @@ def write_cells(
 ) -> Sweep:
     """A sweep's folder with these cells."""
     store = dict(tracking or {})
-    sweep = Sweep(SWEEP_SCHEMA, name, created, tuple(cells), suite="quick", tracking=store, seal=seal(store))
+    sweep = Sweep(
+        SWEEP_SCHEMA, name, created, tuple(cells), suite="quick", tracking=store, seal=seal(store)
+    )
     write_sweep(output, sweep)
     return sweep
 
@@ -251,7 +326,8 @@ def make_record() -> Callable[..., RunRecord]:
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Run]:
-    """`make_run(record=None, *, scores, heldout, until, reason, valid, usage)`: a loaded Run under `tmp_path`."""
+    """`make_run(record=None, *, scores, heldout, until, reason, valid, usage)`: a loaded Run under
+    `tmp_path`."""
 
     def make(record: RunRecord | None = None, **options: Any) -> Run:
         return load_run(write_run(tmp_path, record, **options))
@@ -261,7 +337,8 @@ def make_run(tmp_path: Path) -> Callable[..., Run]:
 
 @pytest.fixture
 def make_sweep(tmp_path: Path) -> Callable[..., Sweep]:
-    """`make_sweep(name, agents, benchmarks, seeds)`: a sweep under `tmp_path` whose Runs are all finished.
+    """`make_sweep(name, agents, benchmarks, seeds)`: a sweep under `tmp_path` whose Runs are all
+    finished.
 
     Later agents and Benchmarks score higher. `tracking` is `Sweep.tracking`.
     """
@@ -279,7 +356,9 @@ def make_sweep(tmp_path: Path) -> Callable[..., Sweep]:
                 for seed in range(seeds):
                     mean = 100.0 * (b + 1) + 50.0 * a + seed
                     record = a_record(agent, benchmark, seed)
-                    folder = write_run(tmp_path, record, scores=(mean - 20, mean), heldout=(mean - 1, mean + 1))
+                    folder = write_run(
+                        tmp_path, record, scores=(mean - 20, mean), heldout=(mean - 1, mean + 1)
+                    )
                     cells.append(cell_of(tmp_path, folder))
         return write_cells(tmp_path, name, cells, **options)
 

@@ -1,4 +1,5 @@
-"""From a plain config to a cell: what its key holds, what is refused before anything is spent, what is reused."""
+"""From a plain config to a cell: what its key holds, what is refused before anything is spent, what
+is reused."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def cell(output: Path, **settings: Any) -> cells.CellPlan:
     return cells.cell_plan(load_config("smoke", output=str(output), **chosen))
 
 
-# --- keys ----------------------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,9 @@ def test_an_agent_that_cannot_be_held_is_refused_before_anything_is_spent(
 ) -> None:
     monkeypatch.setattr(isolation, "choose", lambda *_: "bubblewrap")
     monkeypatch.setattr(
-        isolation, "probe_agent", lambda: isolation.Probed("bubblewrap", False, "no /proc", "unmask it")
+        isolation,
+        "probe_agent",
+        lambda: isolation.Probed("bubblewrap", False, "no /proc", "unmask it"),
     )
     with pytest.raises(IsolationError, match=r"no /proc \(unmask it\)"):
         cell(tmp_path)
@@ -96,7 +99,9 @@ def test_a_skill_counts_by_what_it_says_and_not_by_where_it_lies(tmp_path: Path)
     assert cell(tmp_path / "out").key != first
 
 
-def test_the_secret_is_in_the_key_and_never_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_is_in_the_key_and_never_in_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_POOL", "hidden-words")
     secret = cell(tmp_path, secret={"file": None, "variable": "MY_POOL"})
     assert secret.key != cell(tmp_path).key
@@ -106,9 +111,13 @@ def test_the_secret_is_in_the_key_and_never_in_the_plan(tmp_path: Path, monkeypa
 PROVIDED = {"name": "chat", "model": "own", "base_url": "http://127.0.0.1:9/v1"}
 
 
-def test_a_providers_agent_has_a_pool_that_nobody_can_compute_and_an_offline_one_has_not(tmp_path: Path) -> None:
+def test_a_providers_agent_has_a_pool_that_nobody_can_compute_and_an_offline_one_has_not(
+    tmp_path: Path,
+) -> None:
     def secret(**settings: Any) -> str:
-        config = cells.settled(load_config("smoke", benchmark="cartpole", output=str(tmp_path / "out"), **settings))
+        config = cells.settled(
+            load_config("smoke", benchmark="cartpole", output=str(tmp_path / "out"), **settings)
+        )
         cells.cell_plan(config)
         return cells.secret_digest(config.secret.read(tmp_path / "out"))
 
@@ -129,13 +138,17 @@ def test_a_providers_agent_has_a_pool_that_nobody_can_compute_and_an_offline_one
 
 
 def test_a_record_from_before_there_were_generated_secrets_has_none(tmp_path: Path) -> None:
-    config = msgspec.to_builtins(load_config("smoke", agent=PROVIDED, benchmark="cartpole", output=str(tmp_path)))
+    config = msgspec.to_builtins(
+        load_config("smoke", agent=PROVIDED, benchmark="cartpole", output=str(tmp_path))
+    )
     config["secret"] = {"file": None, "variable": None}
     assert cells.settled(build.config_from(config)).secret.read(tmp_path) == b""
 
 
 @pytest.mark.parametrize("level", ["landlock", "bubblewrap"])
-def test_a_generated_secret_is_read_by_no_agent_and_written_to_no_record(tmp_path: Path, level: str) -> None:
+def test_a_generated_secret_is_read_by_no_agent_and_written_to_no_record(
+    tmp_path: Path, level: str
+) -> None:
     secret = pool_secret(tmp_path, make=True).decode()
     script = f"import sys; print('got', open({str(tmp_path / POOL_SECRET)!r}).read(), flush=True)"
     run = evopolicy.run(
@@ -150,7 +163,10 @@ def test_a_generated_secret_is_read_by_no_agent_and_written_to_no_record(tmp_pat
     assert run.record.pool_secret_digest == cells.secret_digest(secret.encode())
     assert run.record.config["secret"] == {"file": None, "variable": None, "generated": True}
     (logs,) = run.folder.glob("agent/attempt-*")
-    assert "got" not in (logs / "stdout.log").read_text() and "Error" in (logs / "stderr.log").read_text()
+    assert (
+        "got" not in (logs / "stdout.log").read_text()
+        and "Error" in (logs / "stderr.log").read_text()
+    )
     holding = [
         path
         for path in tmp_path.rglob("*")
@@ -178,7 +194,9 @@ def test_a_regrade_is_drawn_with_its_runs_own_secret_or_refused(
 
     own = run.record.pool_secret_digest
     assert drawn({}) == own, "wherever the regrade is written to"
-    assert drawn({"secret": {"variable": "POOL_WORDS"}}) == cells.secret_digest(b"another pool altogether")
+    assert drawn({"secret": {"variable": "POOL_WORDS"}}) == cells.secret_digest(
+        b"another pool altogether"
+    )
     assert drawn({"secret": {"generated": False}}) == ""
     (tmp_path / "out" / POOL_SECRET).write_text("f" * 64 + "\n")
     with pytest.raises(RecordError, match="the pool's secret is not here, or another one"):
@@ -190,7 +208,7 @@ def test_a_regrade_is_drawn_with_its_runs_own_secret_or_refused(
     assert not (tmp_path / "elsewhere").exists()
 
 
-# --- refused before anything is spent ------------------------------------------------------------------------------
+# --- refused before anything is spent -------------------------------------------------------------
 
 
 def _empty_file(tmp_path: Path) -> dict[str, Any]:
@@ -202,19 +220,46 @@ def _empty_file(tmp_path: Path) -> dict[str, Any]:
     ("settings", "said"),
     [
         (_empty_file, ["secret.file", "empty"]),
-        (lambda _: {"secret": {"file": None, "variable": "EMPTY"}}, ["secret.variable: 'EMPTY'", "empty"]),
+        (
+            lambda _: {"secret": {"file": None, "variable": "EMPTY"}},
+            ["secret.variable: 'EMPTY'", "empty"],
+        ),
         (lambda _: {"prompt": {"skills": ["/no/such/skill"]}}, ["prompt.skills", "/no/such/skill"]),
         (lambda _: {"session": {"retries": -1}}, ["session.retries: at least 0", "-1"]),
-        (lambda _: {"session": {"block_seconds": 5_000}}, ["session.block_seconds", "at most 600", "5000"]),
-        (lambda _: {"session": {"limits": {"wall_seconds": float("nan")}}}, ["session.limits.wall_seconds", "nan"]),
-        (lambda _: {"execution": {"episode_retries": -1}}, ["execution.episode_retries: at least 0", "-1"]),
+        (
+            lambda _: {"session": {"block_seconds": 5_000}},
+            ["session.block_seconds", "at most 600", "5000"],
+        ),
+        (
+            lambda _: {"session": {"limits": {"wall_seconds": float("nan")}}},
+            ["session.limits.wall_seconds", "nan"],
+        ),
+        (
+            lambda _: {"execution": {"episode_retries": -1}},
+            ["execution.episode_retries: at least 0", "-1"],
+        ),
         (lambda _: {"execution": {"workers": 0}}, ["execution.workers: at least 1", "found 0"]),
         (lambda _: {"execution": {"workers": 100_000}}, ["execution.workers", "at most 1024"]),
-        (lambda _: {"execution": {"limits": {"act_seconds": 0}}}, ["execution.limits.act_seconds", "found 0"]),
-        (lambda _: {"execution": {"limits": {"act_seconds": 1e300}}}, ["execution.limits.act_seconds", "at most"]),
-        (lambda _: {"execution": {"limits": {"scratch_bytes": 0}}}, ["execution.limits.scratch_bytes", "at least"]),
-        (lambda _: {"execution": {"limits": {"memory_bytes": 1}}}, ["execution.limits.memory_bytes", "at least"]),
-        (lambda _: {"execution": {"limits": {"memory_bytes": 10**17}}}, ["execution.limits.memory_bytes", "at most"]),
+        (
+            lambda _: {"execution": {"limits": {"act_seconds": 0}}},
+            ["execution.limits.act_seconds", "found 0"],
+        ),
+        (
+            lambda _: {"execution": {"limits": {"act_seconds": 1e300}}},
+            ["execution.limits.act_seconds", "at most"],
+        ),
+        (
+            lambda _: {"execution": {"limits": {"scratch_bytes": 0}}},
+            ["execution.limits.scratch_bytes", "at least"],
+        ),
+        (
+            lambda _: {"execution": {"limits": {"memory_bytes": 1}}},
+            ["execution.limits.memory_bytes", "at least"],
+        ),
+        (
+            lambda _: {"execution": {"limits": {"memory_bytes": 10**17}}},
+            ["execution.limits.memory_bytes", "at most"],
+        ),
         (lambda _: {"budget": {"episodes": "many"}}, ["budget.episodes: expected 'int'"]),
         (
             lambda _: {"agent": {"name": "command", "argv": ["x", "--key=" + "sk-" + "a1" * 20]}},
@@ -231,7 +276,10 @@ def _empty_file(tmp_path: Path) -> dict[str, Any]:
     ids=lambda value: str(value) if isinstance(value, list) else "",
 )
 def test_a_config_that_cannot_run_is_refused_by_its_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Callable[[Path], dict[str, Any]], said: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Callable[[Path], dict[str, Any]],
+    said: list[str],
 ) -> None:
     monkeypatch.setenv("EMPTY", "")
     with pytest.raises(ConfigError) as refused:
@@ -247,19 +295,29 @@ def test_a_config_that_cannot_run_is_refused_by_its_key(
         ({"split": "validation", "episodes": 0, "selection": "last"}, "pool.validation"),
     ],
 )
-def test_measuring_on_nothing_is_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+def test_measuring_on_nothing_is_refused(
+    tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         evopolicy.evaluate(tmp_path, "cartpole", **options)
 
 
-# --- a finished Run asked for again --------------------------------------------------------------------------------
+# --- a finished Run asked for again ---------------------------------------------------------------
 
 
-def test_a_finished_run_is_read_by_the_rule_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_read_by_the_rule_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def asked(**settings: Any) -> Run:
         pool = {"training": 4, "validation": 2, "assessment": 2}
         return evopolicy.run(
-            "baseline", "cartpole", protocol="smoke", pool=pool, output=str(tmp_path), execution="landlock", **settings
+            "baseline",
+            "cartpole",
+            protocol="smoke",
+            pool=pool,
+            output=str(tmp_path),
+            execution="landlock",
+            **settings,
         )
 
     by_mean = asked()
@@ -279,7 +337,8 @@ def test_a_finished_run_is_read_by_the_rule_it_is_asked_for(tmp_path: Path, monk
 
 
 def test_a_run_that_ended_invalid_is_kept_aside_and_rerun(tmp_path: Path) -> None:
-    """The same command runs the rest of a sweep, and a Run the provider spoiled is part of the rest."""
+    """The same command runs the rest of a sweep, and a Run the provider spoiled is part of the
+    rest."""
 
     def asked() -> Run:
         return evopolicy.run(
@@ -350,6 +409,8 @@ def test_no_engine_is_built_without_isolation_unasked(tmp_path: Path) -> None:
     config = load_config("smoke", agent="random", benchmark="cartpole", output=str(tmp_path))
     benchmark = cells.load_benchmark(config.benchmark)
     with pytest.raises(IsolationError, match="allow_unisolated"):
-        build.build_executor(replace(config.execution, isolation="none", allow_unisolated=False), benchmark)
+        build.build_executor(
+            replace(config.execution, isolation="none", allow_unisolated=False), benchmark
+        )
     with pytest.raises(IsolationError, match="allow_unisolated"):
         build.build_executor(config.execution, benchmark, isolation="none")

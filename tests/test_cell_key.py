@@ -1,5 +1,5 @@
-"""What a cell's key is made of: every field of a config is declared here to define the agent's part of a result, the
-result alone, or neither. A new field that is not declared fails the first test."""
+"""What a cell's key is made of: every field of a config is declared here to define the agent's part
+of a result, the result alone, or neither. A new field that is not declared fails the first test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ TABLE: dict[str, tuple[Defines, Any]] = {
     "prompt.name": ("agent", "other"),
     "prompt.text": ("agent", "Do it."),
     "prompt.skills": ("agent", [SKILL]),
-    # How long a call holds the agent's shell, and what is tried again, changes no number a Run is measured by.
+    # How long a call holds the agent's shell, and what is tried again, changes no number a Run is
+    # measured by.
     "session.block_seconds": ("nothing", 10),
     "session.retries": ("nothing", 1),
     "session.backoff_seconds": ("nothing", 1),
@@ -60,7 +61,8 @@ TABLE: dict[str, tuple[Defines, Any]] = {
     "session.limits.tokens": ("agent", 1000),
     "session.limits.cost_usd": ("agent", 1.0),
     "session.limits.requests": ("agent", 7),
-    # Outcomes are the same at every level; a record says its own, and tables refuse to mix them unasked.
+    # Outcomes are the same at every level; a record says its own, and tables refuse to mix them
+    # unasked.
     "execution.isolation": ("nothing", "auto"),
     "execution.allow_unisolated": ("nothing", True),
     "execution.agent_network": ("agent", "open"),
@@ -133,8 +135,16 @@ def test_a_field_changes_what_it_is_declared_to_define(
     (tmp_path / "skill" / "SKILL.md").write_text("Look at the worst Episode.")
     (tmp_path / "secret").write_text("words")
     monkeypatch.setenv(VARIABLE, "words enough")
-    places = {SKILL: [str(tmp_path / "skill")], SECRET: str(tmp_path / "secret"), "elsewhere": str(tmp_path / "other")}
-    value = places.get(value[0] if isinstance(value, list) and value else value, value) if _plain(value) else value
+    places = {
+        SKILL: [str(tmp_path / "skill")],
+        SECRET: str(tmp_path / "secret"),
+        "elsewhere": str(tmp_path / "other"),
+    }
+    value = (
+        places.get(value[0] if isinstance(value, list) and value else value, value)
+        if _plain(value)
+        else value
+    )
     before = msgspec.json.decode(msgspec.json.encode({**plain, "output": str(tmp_path)}))
     after = msgspec.json.decode(msgspec.json.encode(before))
     *groups, name = key.split(".")
@@ -148,7 +158,9 @@ def test_a_field_changes_what_it_is_declared_to_define(
     assert (first.result_key != second.result_key) == (defines != "nothing")
     assert (first.folder.name == second.folder.name) == (defines != "agent")
     # What makes another cell, but for its seed, is what tables refuse to average.
-    told = [{**run_settings(one), **run_conditions(one)} for one in (recorded(before), recorded(after))]
+    told = [
+        {**run_settings(one), **run_conditions(one)} for one in (recorded(before), recorded(after))
+    ]
     assert (told[0] != told[1]) == (defines != "nothing" and key != "seed")
 
 
@@ -158,14 +170,20 @@ def _plain(value: Any) -> bool:
 
 MACHINE = ("cli", "node", "key_variable", "configuration", "price")
 """Options that say where things are here, or what they cost: no part of what an agent is."""
-LOCAL = dict.fromkeys(AGENTS, MACHINE) | {"chat": (*MACHINE, "request_seconds", "retries", "retry_seconds")}
+LOCAL = dict.fromkeys(AGENTS, MACHINE) | {
+    "chat": (*MACHINE, "request_seconds", "retries", "retry_seconds")
+}
 BASE = {"base_url": "http://127.0.0.1:9/v1"}
 NEEDED: dict[str, dict[str, Any]] = {"chat": BASE, "opencode": BASE, "command": {"argv": ["true"]}}
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_every_option_of_an_agent_is_part_of_what_it_is(name: str, make_run: Callable[..., Run]) -> None:
+def test_every_option_of_an_agent_is_part_of_what_it_is(
+    name: str, make_run: Callable[..., Run]
+) -> None:
     needed = {"source": str(make_run().folder)} if name == "replay" else NEEDED.get(name, {})
     options = load_agent(name, {**option("agent", name), "model": "own", **needed}).identity.options
     own = {field.name for field in fields(config_class(name))} - {"name", "label", "model"}
-    assert own - set(options) <= set(LOCAL[name]), "an option that is not in the key has to be declared"
+    assert own - set(options) <= set(LOCAL[name]), (
+        "an option that is not in the key has to be declared"
+    )

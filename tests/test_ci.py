@@ -1,4 +1,5 @@
-"""A green run means that all of it ran: what is skipped is counted, and the README's command is the one that is run."""
+"""A green run means that all of it ran: what is skipped is counted, and the README's command is the
+one that is run."""
 
 from __future__ import annotations
 
@@ -45,10 +46,18 @@ def run(folder: Path, ci: str, **files: str) -> subprocess.CompletedProcess[str]
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = not_as_root\n")
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "."]
     return subprocess.run(
-        command, cwd=folder, env={**environment, "CI": ci}, capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=folder,
+        env={**environment, "CI": ci},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -68,7 +77,10 @@ def test_what_was_skipped_is_named_and_fails_nothing_elsewhere(tmp_path: Path) -
 def test_what_may_be_skipped_is_named_with_its_reason(tmp_path: Path) -> None:
     done = run(tmp_path, "true", test_fine=TESTS)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "skipped: isolation 'none' does not hold back 'sockets': 1, test_fine.py::test_allowed" in done.stdout
+    assert (
+        "skipped: isolation 'none' does not hold back 'sockets': 1, test_fine.py::test_allowed"
+        in done.stdout
+    )
 
 
 def test_the_tests_are_run_by_the_readmes_command() -> None:

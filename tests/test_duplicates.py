@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 MOST_NODES = 28
-"""The longest run of statements, in nodes of its syntax tree, that may stand in two functions: two or three lines."""
+"""The longest run of statements, in nodes of its syntax tree, that may stand in two functions: two
+or three lines."""
 
 ALLOWED: dict[frozenset[str], str] = {
-    frozenset({"evopolicy/authoring/spaces.py member_of", "evopolicy/execution/wire/codec.py _restorer"}): (
-        "one makes an Action of any value a Policy gave, the other an Observation of what we encoded: rules that differ"
-        " in every leaf, and neither package imports the other"
+    frozenset(
+        {"evopolicy/authoring/spaces.py member_of", "evopolicy/execution/wire/codec.py _restorer"}
+    ): (
+        "one makes an Action of any value a Policy gave, the other an Observation of what we "
+        "encoded: rules that differ in every leaf, and neither package imports the other"
     ),
 }
 """Pairs that stay, with the reason."""
@@ -31,14 +34,22 @@ class Run(NamedTuple):
 
 
 def sources() -> Iterator[Path]:
-    for pattern in ("evopolicy/**/*.py", "hydra_plugins/**/*.py", "scripts/**/*.py", "benchmarks/*/src/**/*.py"):
+    for pattern in (
+        "evopolicy/**/*.py",
+        "hydra_plugins/**/*.py",
+        "scripts/**/*.py",
+        "benchmarks/*/src/**/*.py",
+    ):
         yield from (path for path in sorted(ROOT.glob(pattern)) if "programs" not in path.parts)
 
 
 def shape(statement: ast.stmt) -> tuple[str, ...]:
-    """The statement without its names, constants and texts; attributes stay, for they say what is done."""
+    """The statement without its names, constants and texts; attributes stay, for they say what is
+    done."""
     return tuple(
-        f"{type(node).__name__}.{node.attr}" if isinstance(node, ast.Attribute) else type(node).__name__
+        f"{type(node).__name__}.{node.attr}"
+        if isinstance(node, ast.Attribute)
+        else type(node).__name__
         for node in ast.walk(statement)
     )
 
@@ -57,12 +68,15 @@ def blocks(function: ast.AST) -> Iterator[list[ast.stmt]]:
         for field in ("body", "orelse", "finalbody"):
             block = getattr(node, field, None)
             if isinstance(block, list) and block:
-                documented = isinstance(block[0], ast.Expr) and isinstance(block[0].value, ast.Constant)
+                documented = isinstance(block[0], ast.Expr) and isinstance(
+                    block[0].value, ast.Constant
+                )
                 yield block[documented:]
 
 
 def same_shapes(paths: Iterable[Path]) -> dict[tuple[tuple[str, ...], ...], list[Run]]:
-    """Runs of statements of more than MOST_NODES nodes by their shape, where two or more functions have it."""
+    """Runs of statements of more than MOST_NODES nodes by their shape, where two or more functions
+    have it."""
     found: dict[tuple[tuple[str, ...], ...], list[Run]] = defaultdict(list)
     for path in paths:
         for function in functions(ast.parse(path.read_text()).body):
@@ -74,14 +88,19 @@ def same_shapes(paths: Iterable[Path]) -> dict[tuple[tuple[str, ...], ...], list
                     for end in range(first + 1, len(block) + 1):
                         if (nodes := sum(sizes[first:end])) > MOST_NODES:
                             last = block[end - 1].end_lineno or 0
-                            found[tuple(shapes[first:end])].append(Run(name, block[first].lineno, last, nodes))
+                            found[tuple(shapes[first:end])].append(
+                                Run(name, block[first].lineno, last, nodes)
+                            )
                             break  # what is longer has this in it
     return {key: runs for key, runs in found.items() if len({run.function for run in runs}) > 1}
 
 
 def test_nothing_is_implemented_twice() -> None:
-    """A second implementation is moved to where both can use the first, or stands above with its reason."""
-    twice = {frozenset(run.function for run in runs): runs for runs in same_shapes(sources()).values()}
+    """A second implementation is moved to where both can use the first, or stands above with its
+    reason."""
+    twice = {
+        frozenset(run.function for run in runs): runs for runs in same_shapes(sources()).values()
+    }
     found = [
         " and ".join(f"{run.function} ({run.first} to {run.last})" for run in runs)
         for pair, runs in twice.items()

@@ -1,4 +1,5 @@
-"""What docs/ show to add from outside is enough: installed from a temporary folder, and used in a Run."""
+"""What docs/ show to add from outside is enough: installed from a temporary folder, and used in a
+Run."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def install(files: dict[str, str], site: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(str(site))
 
 
-@pytest.mark.parametrize(("thing", "page"), [("agent", "agents.md"), ("selection rule", "configuration.md")])
+@pytest.mark.parametrize(
+    ("thing", "page"), [("agent", "agents.md"), ("selection rule", "configuration.md")]
+)
 def test_it_is_in_as_many_places_as_the_architecture_says(thing: str, page: str) -> None:
     rows = (DOCS / "architecture.md").read_text().splitlines()
     (row,) = (row for row in rows if row.startswith(f"| {thing} |"))
@@ -49,18 +52,32 @@ def test_it_is_in_as_many_places_as_the_architecture_says(thing: str, page: str)
     assert len(places) == len(shown(page)) == 3
 
 
-def test_a_selection_rule_from_outside_chooses_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, Any] = {"agent": {"name": "baseline", "repeats": 2}, "benchmark": "cartpole", "pool": EPISODES}
+def test_a_selection_rule_from_outside_chooses_in_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {
+        "agent": {"name": "baseline", "repeats": 2},
+        "benchmark": "cartpole",
+        "pool": EPISODES,
+    }
     with pytest.raises(ConfigError, match=r"selection: 'one_error' is unknown"):
         load_config("smoke", selection="one_error", **settings)
     install(shown("configuration.md"), tmp_path, monkeypatch)
     run = evopolicy.run(
-        protocol="smoke", selection="one_error", budget={"submissions": 2, "episodes": 2}, output=tmp_path, **settings
+        protocol="smoke",
+        selection="one_error",
+        budget={"submissions": 2, "episodes": 2},
+        output=tmp_path,
+        **settings,
     )
     assert [submission.id for submission in run.state.published] == [1, 2]
     assert run.record.versions["one_error"] == "1.0"
     # The same Program twice: by `validation_mean` the later one is taken.
-    assert (run.record.selection.rule, run.result.selected_submission, len(run.result.validation)) == (
+    assert (
+        run.record.selection.rule,
+        run.result.selected_submission,
+        len(run.result.validation),
+    ) == (
         "one_error",
         1,
         1,
@@ -71,11 +88,20 @@ def test_an_agent_from_outside_makes_a_run(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(AgentError, match=r"agent: 'once' is unknown"):
         load_agent("once", {})
     install(shown("agents.md"), tmp_path, monkeypatch)
-    value = plain(compose_one(["agent=once", "benchmark=cartpole", "agent.episodes=3", "protocol=smoke"]))
+    value = plain(
+        compose_one(["agent=once", "benchmark=cartpole", "agent.episodes=3", "protocol=smoke"])
+    )
     composed = config_from({key: value[key] for key in RunConfig.__dataclass_fields__})
-    assert composed == load_config("smoke", agent={"name": "once", "episodes": 3}, benchmark="cartpole")
+    assert composed == load_config(
+        "smoke", agent={"name": "once", "episodes": 3}, benchmark="cartpole"
+    )
     run = evopolicy.run(
-        {"name": "once", "episodes": 3}, "cartpole", protocol="smoke", selection="last", pool=EPISODES, output=tmp_path
+        {"name": "once", "episodes": 3},
+        "cartpole",
+        protocol="smoke",
+        selection="last",
+        pool=EPISODES,
+        output=tmp_path,
     )
     assert [submission.indices for submission in run.state.published] == [(0, 1, 2)]
     assert run.record.versions["once"] == "1.0"

@@ -1,4 +1,5 @@
-"""Any Gymnasium id in the Host: looked at in a process of its own, once for a command, and never run here."""
+"""Any Gymnasium id in the Host: looked at in a process of its own, once for a command, and never
+run here."""
 
 from __future__ import annotations
 
@@ -51,7 +52,11 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     """Writes a module whose Environment does what is asked, and loads its Benchmark."""
 
     def load(
-        at_import: str = "", at_make: str = "pass", at_close: str = "pass", seconds: float = 600.0, **options: object
+        at_import: str = "",
+        at_make: str = "pass",
+        at_close: str = "pass",
+        seconds: float = 600.0,
+        **options: object,
     ) -> Benchmark:
         text = ENVIRONMENT.format(at_import=at_import, at_make=at_make, at_close=at_close)
         (tmp_path / "local_env.py").write_text(text)
@@ -65,8 +70,20 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
 def test_a_module_beside_the_user_is_found_by_python_m(tmp_path: Path) -> None:
     text = ENVIRONMENT.format(at_import="", at_make="pass", at_close="pass")
     (tmp_path / "beside.py").write_text(text.replace("Local-v0", "Beside-v0"))
-    environment = ["benchmark=gymnasium", "benchmark.env_id=beside:Beside-v0", "benchmark.failure_score=0"]
-    command = [sys.executable, "-m", "evopolicy", "agent=random", *environment, "protocol=smoke", "--dry-run"]
+    environment = [
+        "benchmark=gymnasium",
+        "benchmark.env_id=beside:Beside-v0",
+        "benchmark.failure_score=0",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "evopolicy",
+        "agent=random",
+        *environment,
+        "protocol=smoke",
+        "--dry-run",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "random on gymnasium-Beside-v0" in done.stdout, done.stderr
 
@@ -81,12 +98,21 @@ def test_what_the_host_knows_of_it_came_from_another_process(look: Look) -> None
     ("trouble", "sentence"),
     [
         ({"at_import": "sys.exit(3)"}, "the module 'local_env' cannot be imported: SystemExit: 3"),
-        ({"at_import": "os._exit(7)"}, "cannot be looked at: its process ended with exit code 7 while it was imported"),
+        (
+            {"at_import": "os._exit(7)"},
+            "cannot be looked at: its process ended with exit code 7 while it was imported",
+        ),
         ({"at_make": "sys.exit('bye')"}, "cannot be made: SystemExit: bye"),
         ({"at_make": "os._exit(7)"}, "its process ended with exit code 7 while it was made"),
         ({"at_make": "os.abort()"}, "its process ended with SIGABRT while it was made"),
-        ({"at_make": "os.kill(os.getpid(), 11)"}, "its process ended with SIGSEGV while it was made"),
-        ({"at_make": "time.sleep(3600)", "seconds": 0.5}, r"it did not return within 0.5 s while it was made"),
+        (
+            {"at_make": "os.kill(os.getpid(), 11)"},
+            "its process ended with SIGSEGV while it was made",
+        ),
+        (
+            {"at_make": "time.sleep(3600)", "seconds": 0.5},
+            r"it did not return within 0.5 s while it was made",
+        ),
         ({"at_close": "time.sleep(3600)", "seconds": 5.0}, "it did not return within 5 s"),
     ],
 )
@@ -102,14 +128,19 @@ def test_what_an_episode_bears_does_not_keep_it_out_and_nothing_it_did_reaches_t
     look: Look, tmp_path: Path
 ) -> None:
     here = Path.cwd()
-    leave = "open(__file__ + '.pid', 'w').write(str(subprocess.Popen(['sleep', '3600'], start_new_session=True).pid))"
+    leave = (
+        "open(__file__ + '.pid', 'w').write(str(subprocess.Popen(['sleep', '3600'], "
+        "start_new_session=True).pid))"
+    )
     look(at_make="os.chdir('/')", at_close=f"{leave}; raise RuntimeError('closed twice')")
     assert Path.cwd() == here
     pid = (tmp_path / "local_env.py.pid").read_text()
     assert becomes(lambda: not Path("/proc", pid).exists())
 
 
-def test_a_command_looks_once_and_tells_its_cells(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_looks_once_and_tells_its_cells(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with looks.sharing():
         first = look()
         assert look().spec.digest == first.spec.digest
@@ -143,10 +174,13 @@ load = Family("icy_tasks:load", table(task("icy"), task("icy_large")), Path("/no
 
 @pytest.fixture
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Installs another author's two tasks without YAML; their Environment does what is asked when it is made."""
+    """Installs another author's two tasks without YAML; their Environment does what is asked when
+    it is made."""
 
     def install(at_make: str = "pass") -> None:
-        (tmp_path / "local_env.py").write_text(ENVIRONMENT.format(at_import="", at_make=at_make, at_close="pass"))
+        (tmp_path / "local_env.py").write_text(
+            ENVIRONMENT.format(at_import="", at_make=at_make, at_close="pass")
+        )
 
     (tmp_path / "icy_tasks.py").write_text(DISTRIBUTION)
     info = tmp_path / "icy_tasks-1.0.dist-info"
@@ -162,7 +196,9 @@ def test_an_installed_family_of_another_author_needs_no_yaml_and_is_looked_at_in
     distribution: Callable[..., None],
 ) -> None:
     distribution()
-    config = compose.plain(compose.compose_one(["agent=random", "benchmark=icy_large", "benchmark.max_steps=3"]))
+    config = compose.plain(
+        compose.compose_one(["agent=random", "benchmark=icy_large", "benchmark.max_steps=3"])
+    )
     assert {"icy", "icy_large"} <= set(group_options("benchmark"))
     assert {**option("benchmark", "icy_large"), "max_steps": 3} == config["benchmark"]
     spec = load_benchmark(config["benchmark"]).spec
@@ -170,7 +206,8 @@ def test_an_installed_family_of_another_author_needs_no_yaml_and_is_looked_at_in
     assert "local_env" not in sys.modules
     distribution("os._exit(7)")
     with pytest.raises(
-        ConfigError, match=r"^benchmark 'icy' cannot be looked at: its process ended with exit code 7 w"
+        ConfigError,
+        match=r"^benchmark 'icy' cannot be looked at: its process ended with exit code 7 w",
     ):
         load_benchmark(option("benchmark", "icy"))
 
@@ -180,5 +217,8 @@ def test_a_path_from_here_is_told_as_an_episode_needs_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     look()
-    with pytest.raises(ConfigError, match=f"; benchmark.kwargs.level is a path from here.*'{tmp_path}/local_env.py'$"):
+    with pytest.raises(
+        ConfigError,
+        match=f"; benchmark.kwargs.level is a path from here.*'{tmp_path}/local_env.py'$",
+    ):
         look(kwargs={"level": "local_env.py"})

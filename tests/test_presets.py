@@ -34,13 +34,19 @@ def test_a_protocol_may_fix_a_value_in_one_benchmark_alone(benchmark: str) -> No
     assert ours.benchmark["max_steps"] == (1000 if benchmark == "minigrid_door_key" else None)
     assert ours.benchmark["out_of_bounds"] == "clip"
     assert load_config("small", agent="random", benchmark=benchmark).benchmark["max_steps"] is None
-    set_by_user = load_config("paper", agent="random", benchmark={"name": benchmark, "max_steps": 70})
+    set_by_user = load_config(
+        "paper", agent="random", benchmark={"name": benchmark, "max_steps": 70}
+    )
     assert set_by_user.benchmark["max_steps"] == 70
 
 
 def test_a_path_may_be_a_path() -> None:
     config = load_config(
-        "smoke", agent="random", benchmark="cartpole", output=Path("here"), secret={"file": Path("s"), "variable": None}
+        "smoke",
+        agent="random",
+        benchmark="cartpole",
+        output=Path("here"),
+        secret={"file": Path("s"), "variable": None},
     )
     assert (config.output, config.secret.file) == ("here", "s")
 

@@ -22,7 +22,10 @@ def test_a_generated_secret_that_was_never_made_is_told_as_that(
     config: Any = type("Config", (), {"secret": SecretConfig(None, None, False)})()
     monkeypatch.setattr("evopolicy.regrade.config_from", lambda _: config)
     asked: Any = type("Asked", (), {"secret": replace(config.secret, generated=True)})()
-    with pytest.raises(ConfigError, match=f"was drawn without such a secret, and {tmp_path} holds none .*secret.file="):
+    with pytest.raises(
+        ConfigError,
+        match=f"was drawn without such a secret, and {tmp_path} holds none .*secret.file=",
+    ):
         drawn_by(run, asked)
     assert not (tmp_path / POOL_SECRET).exists()
     made = pool_secret(tmp_path, make=True)

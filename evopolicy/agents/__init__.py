@@ -1,7 +1,8 @@
-"""Agents by name. To add one: a folder with `config.py` and `integration.py`, a line here, `conf/agent/<name>.yaml`.
+"""Agents by name. To add one: a folder with `config.py` and `integration.py`, a line here,
+`conf/agent/<name>.yaml`.
 
-An integration turns a Host-owned task into one invocation and reads the stream it prints; `execution/` starts it.
-"""
+An integration turns a Host-owned task into one invocation and reads the stream it prints;
+`execution/` starts it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ AGENTS: dict[str, str] = {
     "random": "evopolicy.agents.random.integration:Random",
     "replay": "evopolicy.agents.replay.integration:Replay",
 }
-"""`name: "module:Class"`. The class has an attribute `Config` and is made with one of it. The line to edit."""
+"""`name: "module:Class"`. The class has an attribute `Config` and is made with one of it. The line
+to edit."""
 
 GROUP = "evopolicy.agents"
 """Entry points of other distributions, of the same form; a name of ours cannot be taken over."""
@@ -42,7 +44,8 @@ def agent_names() -> tuple[str, ...]:
 
 
 def agent_class(name: str) -> Any:
-    """The integration class of `name`. Raises AgentError, with the near name, where there is none."""
+    """The integration class of `name`. Raises AgentError, with the near name, where there is
+    none."""
     ours = {agent: EntryPoint(agent, target, GROUP) for agent, target in AGENTS.items()}
     return load_named("agent", name, GROUP, ours, AgentError)
 
@@ -61,8 +64,8 @@ def config_class(name: str) -> type[AgentConfig]:
 def load_agent(name: str, config: AgentConfig | Mapping[str, Any]) -> AgentIntegration:
     """The integration `name` with `config`, a dataclass of its own or the mapping a YAML gives.
 
-    Raises AgentError for an unknown agent, ConfigError for a key that is unknown, missing or of the wrong type.
-    """
+    Raises AgentError for an unknown agent, ConfigError for a key that is unknown, missing or of the
+    wrong type."""
     cls = agent_class(name)
     integration: AgentIntegration = cls(make_config(cls.Config, config))
     return integration

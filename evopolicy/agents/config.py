@@ -32,15 +32,20 @@ Config = TypeVar("Config", bound=AgentConfig)
 
 
 def make_config(cls: type[Config], config: AgentConfig | Mapping[str, Any]) -> Config:
-    """`config` as a `cls`. Raises ConfigError for a key that is unknown, missing or of the wrong type."""
+    """`config` as a `cls`. Raises ConfigError for a key that is unknown, missing or of the wrong
+    type."""
     if isinstance(config, cls):
         return config
     if not isinstance(config, Mapping):
-        raise ConfigError(f"agent: a {cls.__name__} or a mapping is needed, found {type(config).__name__}")
+        raise ConfigError(
+            f"agent: a {cls.__name__} or a mapping is needed, found {type(config).__name__}"
+        )
     known = {field.name: field for field in fields(cls)}
     for key in config:
         if key not in known:
-            raise ConfigError(f"agent.{key}: this agent has no such option.{did_you_mean(str(key), known)}")
+            raise ConfigError(
+                f"agent.{key}: this agent has no such option.{did_you_mean(str(key), known)}"
+            )
     for key, field in known.items():
         if key not in config and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"agent.{key}: is missing; take its value from conf/agent/")
@@ -51,25 +56,32 @@ def make_config(cls: type[Config], config: AgentConfig | Mapping[str, Any]) -> C
 
 
 def identity(config: AgentConfig, of_this_machine: Collection[str] = ()) -> AgentIdentity:
-    """What names the agent in cells and tables: every option of its config, but what its model costs and those named,
-    which say where things lie or how they are reached here and are no part of what the agent is."""
+    """What names the agent in cells and tables: every option of its config, but what its model
+    costs and those named, which say where things lie or how they are reached here and are no part
+    of what the agent is."""
     left_out = {"name", "label", "model", "price", *of_this_machine}
     options = {key: value for key, value in asdict(config).items() if key not in left_out}
-    return AgentIdentity(label=config.label or config.name, name=config.name, model=config.model, options=options)
+    return AgentIdentity(
+        label=config.label or config.name, name=config.name, model=config.model, options=options
+    )
 
 
 def check_variable_names(names: Iterable[str]) -> None:
-    """Raises ConfigError, without the text, for one that is no variable's name: it may be the secret itself."""
+    """Raises ConfigError, without the text, for one that is no variable's name: it may be the
+    secret itself."""
     if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
         raise ConfigError(
-            "agent: variables are named, not given: one of the names is not a variable's name (it is not shown)"
+            "agent: variables are named, not given: one of the names is not a variable's name (it "
+            "is not shown)"
         )
 
 
 def check_program(program: str) -> None:
     """Raises ConfigError for none of a Benchmark's Programs."""
     if program not in ("initial", "random", "parametric"):
-        raise ConfigError(f"agent.program: one of initial, random, parametric is needed, found '{program}'")
+        raise ConfigError(
+            f"agent.program: one of initial, random, parametric is needed, found '{program}'"
+        )
 
 
 def at_least(key: str, value: float | None, least: float) -> None:

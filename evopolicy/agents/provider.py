@@ -16,6 +16,7 @@ HOSTED_TOOLS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class ModelProvider(Provider):
-    """A Provider that refuses the tools providers are known to run themselves, unless others are named."""
+    """A Provider that refuses the tools providers are known to run themselves, unless others are
+    named."""
 
     refused_tools: tuple[str, ...] = HOSTED_TOOLS

@@ -1,4 +1,5 @@
-"""Records -> frames -> rank scores and tables. Importing this package costs nothing: names load when they are used."""
+"""Records -> frames -> rank scores and tables. Importing this package costs nothing: names load
+when they are used."""
 
 import lazy_loader
 

@@ -1,4 +1,5 @@
-# The public names, once: `__init__.py` loads each where it is used, and type checkers read them here.
+# The public names, once: `__init__.py` loads each where it is used, and type checkers read them
+# here.
 
 from .figures.config import FigureConfig as FigureConfig
 from .figures.config import draw_figure as draw_figure

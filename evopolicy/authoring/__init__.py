@@ -1,11 +1,16 @@
 """The only thing a Benchmark distribution imports.
 
-`Family` and `Profile` make a distribution of Gymnasium tasks out of a table; `GymnasiumBenchmark` is there to be
-extended; `check_benchmark` tests the result. A task without Gymnasium implements the protocols `Benchmark` and
-`Environment`. Importing this package imports no Environment: gymnasium and what draws come with the first use.
-"""
+`Family` and `Profile` make a distribution of Gymnasium tasks out of a table; `GymnasiumBenchmark`
+is there to be extended; `check_benchmark` tests the result. A task without Gymnasium implements the
+protocols `Benchmark` and `Environment`. Importing this package imports no Environment: gymnasium
+and what draws come with the first use."""
 
-from evopolicy.authoring.benchmark import GymnasiumBenchmark, OutOfBounds, summarize, worst_median_best
+from evopolicy.authoring.benchmark import (
+    GymnasiumBenchmark,
+    OutOfBounds,
+    summarize,
+    worst_median_best,
+)
 from evopolicy.authoring.check import check_benchmark, find_breaches
 from evopolicy.authoring.discovery import KnownBenchmark, find_benchmark, known_benchmarks
 from evopolicy.authoring.environment import GymnasiumEnvironment
@@ -15,7 +20,13 @@ from evopolicy.authoring.profile import Column, Episode, Measure, Profile, Serie
 from evopolicy.authoring.replay import load_policy, policy_context, rollout, run_program, step_again
 from evopolicy.authoring.spaces import belongs, column_names, flatten, space_from_gymnasium
 from evopolicy.authoring.traces import write_traces
-from evopolicy.kernel.errors import BenchmarkError, ConfigError, ExecutionError, InvalidAction, did_you_mean
+from evopolicy.kernel.errors import (
+    BenchmarkError,
+    ConfigError,
+    ExecutionError,
+    InvalidAction,
+    did_you_mean,
+)
 from evopolicy.kernel.policy import PolicyContext
 from evopolicy.kernel.ports.benchmark import (
     Artifact,
@@ -28,7 +39,14 @@ from evopolicy.kernel.ports.benchmark import (
     Split,
     Transition,
 )
-from evopolicy.kernel.ports.outcome import EpisodeResult, Fault, Outcome, Output, PolicyFailure, failure_counts
+from evopolicy.kernel.ports.outcome import (
+    EpisodeResult,
+    Fault,
+    Outcome,
+    Output,
+    PolicyFailure,
+    failure_counts,
+)
 from evopolicy.kernel.spaces import (
     Box,
     Dict,

@@ -63,13 +63,23 @@ class Seen:
 
     def value(self) -> dict[str, Any]:
         """Plain, for another process; `from_value` turns it back."""
-        spaces = {"observation": to_value(self.observation_space), "action": to_value(self.action_space)}
-        return {**spaces, "max_steps": self.max_steps, "note": self.note, "remarks": list(self.remarks)}
+        spaces = {
+            "observation": to_value(self.observation_space),
+            "action": to_value(self.action_space),
+        }
+        return {
+            **spaces,
+            "max_steps": self.max_steps,
+            "note": self.note,
+            "remarks": list(self.remarks),
+        }
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Seen:
         spaces = from_value(value["observation"]), from_value(value["action"])
-        return cls(*spaces, value["max_steps"], str(value["note"]), tuple(map(str, value["remarks"])))
+        return cls(
+            *spaces, value["max_steps"], str(value["note"]), tuple(map(str, value["remarks"]))
+        )
 
 
 def seen_of(env: Any, env_id: str) -> Seen:
@@ -84,9 +94,9 @@ def seen_of(env: Any, env_id: str) -> Seen:
 class GymnasiumBenchmark:
     """One Gymnasium task behind the kernel's `Benchmark` protocol.
 
-    `gymnasium.make(profile.env_id, **kwargs)` as it is, fresh for every Episode; its TimeLimit truncates. An Episode's
-    score is its undiscounted return. Subclass it where a task needs more than a profile can say: `open`,
-    `summarize`, `artifacts` and `render` are made to be extended.
+    `gymnasium.make(profile.env_id, **kwargs)` as it is, fresh for every Episode; its TimeLimit
+    truncates. An Episode's score is its undiscounted return. Subclass it where a task needs more
+    than a profile can say: `open`, `summarize`, `artifacts` and `render` are made to be extended.
     """
 
     def __init__(
@@ -103,8 +113,8 @@ class GymnasiumBenchmark:
     ) -> None:
         """`programs` holds one folder per kind of Program; `parameters` are further public ones.
 
-        `max_steps` and `kwargs` change the task and are then public parameters too, as `seed_bits` below 63 are: for
-        an Environment whose `reset` takes no larger seeds. Raises ConfigError.
+        `max_steps` and `kwargs` change the task and are then public parameters too, as `seed_bits`
+        below 63 are: for an Environment whose `reset` takes no larger seeds. Raises ConfigError.
         """
         check_options(out_of_bounds, max_steps, kwargs, seed_bits)
         self.profile = profile
@@ -121,7 +131,7 @@ class GymnasiumBenchmark:
         if seed_bits != SEED_BITS:
             self._parameters["seed_bits"] = seed_bits
 
-    # --- what it is -------------------------------------------------------------------------------------------
+    # --- what it is -------------------------------------------------------------------------------
 
     @property
     def reference(self) -> BenchmarkReference:
@@ -129,15 +139,28 @@ class GymnasiumBenchmark:
 
     @cached_property
     def spec(self) -> BenchmarkSpec:
-        """Built from the Environment's own spaces at first use. Raises BenchmarkError where they do not fit."""
+        """Built from the Environment's own spaces at first use. Raises BenchmarkError where they do
+        not fit."""
         seen = self.seen
-        observation_space, action_space, max_steps = seen.observation_space, seen.action_space, seen.max_steps
+        observation_space, action_space, max_steps = (
+            seen.observation_space,
+            seen.action_space,
+            seen.max_steps,
+        )
         if max_steps is None:
-            raise BenchmarkError(f"{self.profile.env_id} has no step limit of its own; give max_steps")
+            raise BenchmarkError(
+                f"{self.profile.env_id} has no step limit of its own; give max_steps"
+            )
         profile = self.profile
-        observation_fields = _fields(profile, "observation", profile.observation_fields, observation_space)
+        observation_fields = _fields(
+            profile, "observation", profile.observation_fields, observation_space
+        )
         action_fields = _fields(profile, "action", profile.action_fields, action_space)
-        _check_names(profile, [field.name for field in observation_fields], [field.name for field in action_fields])
+        _check_names(
+            profile,
+            [field.name for field in observation_fields],
+            [field.name for field in action_fields],
+        )
         return BenchmarkSpec(
             id=profile.id,
             slug=profile.slug,
@@ -152,7 +175,13 @@ class GymnasiumBenchmark:
             observation_fields=observation_fields,
             action_fields=action_fields,
             observation_text=" ".join(
-                filter(None, (profile.observation_text or _unexplained(observation_space, "observation"), seen.note))
+                filter(
+                    None,
+                    (
+                        profile.observation_text or _unexplained(observation_space, "observation"),
+                        seen.note,
+                    ),
+                )
             ),
             action_text=profile.action_text or _unexplained(action_space, "action"),
             measures=tuple(Field(m.name, m.unit, meaning=m.meaning) for m in profile.measures),
@@ -181,19 +210,27 @@ class GymnasiumBenchmark:
         return self.found_programs()
 
     def found_programs(self) -> dict[str, Path]:
-        """The task's own folders over those it has in common with others of its family, over those any task has."""
-        found = {folder.name: folder for folder in PROGRAMS.iterdir() if (folder / "policy.py").is_file()}
+        """The task's own folders over those it has in common with others of its family, over those
+        any task has."""
+        found = {
+            folder.name: folder for folder in PROGRAMS.iterdir() if (folder / "policy.py").is_file()
+        }
         if self._programs is not None:
             family = self._programs.parent
-            found.update({kind: family / slug / kind for kind, slug in self.profile.programs_of.items()})
+            found.update(
+                {kind: family / slug / kind for kind, slug in self.profile.programs_of.items()}
+            )
         if self._programs is not None and self._programs.is_dir():
-            found.update({f.name: f for f in self._programs.iterdir() if (f / "policy.py").is_file()})
+            found.update(
+                {f.name: f for f in self._programs.iterdir() if (f / "policy.py").is_file()}
+            )
         return dict(sorted(found.items()))
 
-    # --- Episodes ---------------------------------------------------------------------------------------------
+    # --- Episodes ---------------------------------------------------------------------------------
 
     def open(self, **options: Any) -> Any:
-        """A fresh `gymnasium.Env`; `options` are added for drawing (`render_mode`). Imports what it needs."""
+        """A fresh `gymnasium.Env`; `options` are added for drawing (`render_mode`). Imports what it
+        needs."""
         import gymnasium
 
         for module in self.profile.imports:
@@ -223,20 +260,23 @@ class GymnasiumBenchmark:
         return self.wrap(self.open(), episode)
 
     def wrap(self, env: Any, episode: EpisodeSpec) -> Environment:
-        """`env` (from `open`) as the Environment of `episode`: columns, measures and checks around it."""
+        """`env` (from `open`) as the Environment of `episode`: columns, measures and checks around
+        it."""
         return GymnasiumEnvironment(env, self.profile, self.spec, episode)
 
     def score(self, outcome: Outcome) -> float:
         return outcome.episode_return
 
-    # --- Feedback ---------------------------------------------------------------------------------------------
+    # --- Feedback ---------------------------------------------------------------------------------
 
     def summarize(self, outcomes: Sequence[Outcome]) -> Mapping[str, Value]:
-        """Returns, lengths, endings, failures by kind; the mean of each numeric measure, counts of each worded one."""
+        """Returns, lengths, endings, failures by kind; the mean of each numeric measure, counts of
+        each worded one."""
         return summarize(outcomes, clips=self.spec.clips)
 
     def artifacts(self, results: Sequence[EpisodeResult], folder: Path) -> Sequence[Artifact]:
-        """One trace per Episode (CSV, or NPZ for images and grids) and `episodes/traces.json`, which explains them."""
+        """One trace per Episode (CSV, or NPZ for images and grids) and `episodes/traces.json`,
+        which explains them."""
         from evopolicy.authoring.traces import write_traces
 
         return write_traces(self.spec, self.profile, results, folder, first=self.pictured(results))
@@ -246,32 +286,45 @@ class GymnasiumBenchmark:
         return worst_median_best(results, lambda outcome: grade(self, outcome).score)
 
     def render(self, episode: EpisodeSpec, trace: Path, folder: Path) -> Sequence[Artifact]:
-        """An animated GIF and a PNG contact sheet, frames numbered by step; nothing where it cannot draw."""
+        """An animated GIF and a PNG contact sheet, frames numbered by step; nothing where it cannot
+        draw."""
         from evopolicy.authoring.replay import draw_replay
 
         return draw_replay(self, episode, trace, folder)
 
 
 def check_options(
-    out_of_bounds: str, max_steps: int | None, kwargs: Mapping[str, Value] | None, seed_bits: int = SEED_BITS
+    out_of_bounds: str,
+    max_steps: int | None,
+    kwargs: Mapping[str, Value] | None,
+    seed_bits: int = SEED_BITS,
 ) -> None:
     """Raises ConfigError, naming the key, for options no task can have."""
     if out_of_bounds not in get_args(OutOfBounds):
-        raise ConfigError(f"benchmark.out_of_bounds is 'invalid' or 'clip', found {out_of_bounds!r}")
-    if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1):
-        raise ConfigError(f"benchmark.max_steps is a whole number of steps from 1, found {max_steps!r}")
+        raise ConfigError(
+            f"benchmark.out_of_bounds is 'invalid' or 'clip', found {out_of_bounds!r}"
+        )
+    if max_steps is not None and (
+        isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1
+    ):
+        raise ConfigError(
+            f"benchmark.max_steps is a whole number of steps from 1, found {max_steps!r}"
+        )
     whole = isinstance(seed_bits, int) and not isinstance(seed_bits, bool)
     if not whole or not LEAST_SEED_BITS <= seed_bits <= SEED_BITS:
         raise ConfigError(
-            f"benchmark.seed_bits is a whole number from {LEAST_SEED_BITS} to {SEED_BITS}, found {seed_bits!r}"
+            f"benchmark.seed_bits is a whole number from {LEAST_SEED_BITS} to {SEED_BITS}, found "
+            f"{seed_bits!r}"
         )
     for key in kwargs or {}:
         if key in _RESERVED:
-            raise ConfigError(f"benchmark.kwargs.{key} is not free: EvoPolicy sets it; leave it out")
+            raise ConfigError(
+                f"benchmark.kwargs.{key} is not free: EvoPolicy sets it; leave it out"
+            )
     if kwargs and kwargs.get("render_mode") == "human":
         raise ConfigError(
-            "benchmark.kwargs.render_mode: 'human' opens a window that nobody sees; choose one that draws into arrays,"
-            " such as rgb_array"
+            "benchmark.kwargs.render_mode: 'human' opens a window that nobody sees; choose one "
+            "that draws into arrays, such as rgb_array"
         )
 
 
@@ -316,8 +369,11 @@ def _mean_measures(outcomes: Sequence[Outcome]) -> dict[str, Value]:
     return means
 
 
-def worst_median_best(results: Sequence[EpisodeResult], score: Callable[[Outcome], float]) -> list[int]:
-    """Indices of the traced Episodes with the lowest, middle and highest `score`, without repeats."""
+def worst_median_best(
+    results: Sequence[EpisodeResult], score: Callable[[Outcome], float]
+) -> list[int]:
+    """Indices of the traced Episodes with the lowest, middle and highest `score`, without
+    repeats."""
     graded = []
     for result in results:
         outcome = result.outcome
@@ -330,36 +386,47 @@ def worst_median_best(results: Sequence[EpisodeResult], score: Callable[[Outcome
     return list(dict.fromkeys(index for _, index in chosen))
 
 
-def _fields(profile: Profile, kind: str, fields: tuple[Field, ...], space: Any) -> tuple[Field, ...]:
-    """The profile's own fields, or unnamed ones for a small table. Raises BenchmarkError where they do not fit."""
+def _fields(
+    profile: Profile, kind: str, fields: tuple[Field, ...], space: Any
+) -> tuple[Field, ...]:
+    """The profile's own fields, or unnamed ones for a small table. Raises BenchmarkError where they
+    do not fit."""
     names = column_names(space, kind)
     if fields:
         size = "no table" if names is None else f"{len(names)} numbers"
         if names is None or len(names) != len(fields):
             raise BenchmarkError(
-                f"{profile.slug}: {len(fields)} {kind} fields are named, the space of {profile.env_id} has {size}; "
-                "leave out the kwargs that change it, or name them all"
+                f"{profile.slug}: {len(fields)} {kind} fields are named, the space of "
+                f"{profile.env_id} has {size}; leave out the kwargs that change it, or name them "
+                "all"
             )
         return fields
     return () if names is None else tuple(Field(name) for name in names)
 
 
 def _check_names(profile: Profile, observation: Sequence[str], action: Sequence[str]) -> None:
-    """Raises BenchmarkError where two columns of a trace share a name, or a measure is of none of them."""
+    """Raises BenchmarkError where two columns of a trace share a name, or a measure is of none of
+    them."""
     columns = ["reward", *observation, *(column.name for column in profile.columns)]
     names = [*RESERVED, *columns[1:], *action]
     for name in names:
         if names.count(name) > 1:
             raise BenchmarkError(
-                f"{profile.slug}: two columns are called '{name}'; rename one (Column.read says whose)"
+                f"{profile.slug}: two columns are called '{name}'; rename one (Column.read says "
+                "whose)"
             )
     for measure in profile.measures:
         if not callable(measure.how) and measure.of not in columns:
             raise BenchmarkError(
-                f"{profile.slug}: the measure '{measure.name}' is of '{measure.of}'.{did_you_mean(measure.of, columns)}"
+                f"{profile.slug}: the measure '{measure.name}' is of "
+                f"'{measure.of}'.{did_you_mean(measure.of, columns)}"
             )
 
 
 def _unexplained(space: Any, kind: str) -> str:
     """What can be said of a space without a table (images, grids, text) that nobody described."""
-    return "" if column_names(space, kind) is not None else f"A member of the {kind} space as it is described above."
+    return (
+        ""
+        if column_names(space, kind) is not None
+        else f"A member of the {kind} space as it is described above."
+    )

@@ -42,14 +42,16 @@ _POLICY_SEED = 561_029_384_756_102_939
 def check_benchmark(
     benchmark: Benchmark, *, steps: int = 1_000, render: bool = True, deterministic: bool = False
 ) -> None:
-    """Raises BenchmarkError with every breach of the contract found, one a line; returns nothing where there is none.
+    """Raises BenchmarkError with every breach of the contract found, one a line; returns nothing
+    where there is none.
 
-    Runs whole Episodes of random Actions up to `steps` steps and draws one of them with `render`. `deterministic`
-    allows a task whose Episodes are all alike, whatever the seed.
-    """
+    Runs whole Episodes of random Actions up to `steps` steps and draws one of them with `render`.
+    `deterministic` allows a task whose Episodes are all alike, whatever the seed."""
     findings = find_breaches(benchmark, steps=steps, render=render, deterministic=deterministic)
     if findings:
-        raise BenchmarkError("the Benchmark breaks its contract:\n" + "\n".join(f"- {text}" for text in findings))
+        raise BenchmarkError(
+            "the Benchmark breaks its contract:\n" + "\n".join(f"- {text}" for text in findings)
+        )
 
 
 def find_breaches(
@@ -69,7 +71,9 @@ def find_breaches(
     with tempfile.TemporaryDirectory() as folder:
         findings += _guarded(
             "Feedback",
-            lambda: check_feedback.check_feedback(benchmark, _specs(benchmark), Path(folder), steps, render),
+            lambda: check_feedback.check_feedback(
+                benchmark, _specs(benchmark), Path(folder), steps, render
+            ),
         )
     return findings
 
@@ -81,22 +85,31 @@ def _guarded(what: str, check: Callable[[], Iterator[str]]) -> list[str]:
         findings.extend(f"{what}: {finding}" for finding in check())
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        findings.append(f"{what}: {type(error).__name__}: {error} (in {frame.name}, {Path(frame.filename).name})")
+        findings.append(
+            f"{what}: {type(error).__name__}: {error} (in {frame.name}, "
+            f"{Path(frame.filename).name})"
+        )
     return findings
 
 
 def _specs(benchmark: Benchmark) -> list[EpisodeSpec]:
     seeds = [seed >> (SEED_BITS - benchmark.spec.seed_bits) for seed in _SEEDS]
-    return [EpisodeSpec(i, seed, _POLICY_SEED + i, benchmark.plan("training", seed)) for i, seed in enumerate(seeds)]
+    return [
+        EpisodeSpec(i, seed, _POLICY_SEED + i, benchmark.plan("training", seed))
+        for i, seed in enumerate(seeds)
+    ]
 
 
-# --- description -------------------------------------------------------------------------------------------------
+# --- description ----------------------------------------------------------------------------------
 
 
 def _check_spec(benchmark: Benchmark) -> Iterator[str]:
     spec = benchmark.spec
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", spec.slug):
-        yield f"the slug {spec.slug!r} is not a portable name (letters, digits, '.', '_', '-', at most 100)"
+        yield (
+            f"the slug {spec.slug!r} is not a portable name (letters, digits, '.', '_', '-', at "
+            "most 100)"
+        )
     if not re.fullmatch(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)+", spec.id):
         yield f"the id {spec.id!r} is not of the form family/Name-vN"
     for name in ("title", "goal", "scoring", "ending"):
@@ -104,27 +117,42 @@ def _check_spec(benchmark: Benchmark) -> Iterator[str]:
             yield f"the text '{name}' is empty"
     if isinstance(spec.failure_score, bool) or not math.isfinite(spec.failure_score):
         yield f"failure_score is {spec.failure_score!r}, it must be a finite number"
-    if isinstance(spec.max_steps, bool) or not isinstance(spec.max_steps, int) or spec.max_steps < 1:
+    if (
+        isinstance(spec.max_steps, bool)
+        or not isinstance(spec.max_steps, int)
+        or spec.max_steps < 1
+    ):
         yield f"max_steps is {spec.max_steps!r}, it must be a whole number from 1"
     if not 1 <= spec.seed_bits <= SEED_BITS:
         yield f"seed_bits is {spec.seed_bits!r}, it must be a whole number from 1 to {SEED_BITS}"
     if spec.parameters.get("out_of_bounds", "invalid") not in ("invalid", "clip"):
-        yield f"the parameter out_of_bounds is {spec.parameters['out_of_bounds']!r}, it is 'invalid' or 'clip'"
+        yield (
+            f"the parameter out_of_bounds is {spec.parameters['out_of_bounds']!r}, it is "
+            "'invalid' or 'clip'"
+        )
     public(dict(spec.parameters), "parameters")
-    yield from _check_space("observation", spec.observation_space, spec.observation_fields, spec.observation_text)
+    yield from _check_space(
+        "observation", spec.observation_space, spec.observation_fields, spec.observation_text
+    )
     yield from _check_space("action", spec.action_space, spec.action_fields, spec.action_text)
     yield from _check_names("measure", [field.name for field in spec.measures])
 
 
 def _check_space(kind: str, space: Any, fields: Sequence[Any], text: str) -> Iterator[str]:
     if not isinstance(space, _SPACES):
-        yield f"the {kind} space is a {type(space).__name__}; describe it with evopolicy.authoring's spaces"
+        yield (
+            f"the {kind} space is a {type(space).__name__}; describe it with "
+            "evopolicy.authoring's spaces"
+        )
         return
     if to_value(from_value(to_value(space))) != to_value(space):
         yield f"the {kind} space changes when it is written down and read back"
     names = column_names(space, kind)
     if fields and (names is None or len(fields) != len(names)):
-        yield f"{len(fields)} {kind} fields are named, the space has {'no table' if names is None else len(names)}"
+        yield (
+            f"{len(fields)} {kind} fields are named, the space has "
+            f"{'no table' if names is None else len(names)}"
+        )
     if not fields and not text.strip():
         yield f"neither {kind}_fields nor {kind}_text says what an {kind} is"
     yield from _check_names(kind, [field.name for field in fields])
@@ -147,7 +175,10 @@ def _check_reference(benchmark: Benchmark) -> Iterator[str]:
     other = benchmark.reference.load().spec
     public(dict(benchmark.reference.parameters), "reference.parameters")
     if (other.slug, other.digest) != (benchmark.spec.slug, benchmark.spec.digest):
-        yield f"it makes '{other.slug}' {dict(other.parameters)}, not '{benchmark.spec.slug}' with its parameters"
+        yield (
+            f"it makes '{other.slug}' {dict(other.parameters)}, not '{benchmark.spec.slug}' "
+            "with its parameters"
+        )
 
 
 def _check_plans(benchmark: Benchmark) -> Iterator[str]:
@@ -162,15 +193,19 @@ def _check_plans(benchmark: Benchmark) -> Iterator[str]:
                 yield f"plan('{split}', seed) gives another scenario when it is called again"
                 return
             if scenario and planned.setdefault(text, split) != split:
-                yield f"'{planned[text]}' and '{split}' both plan {text[:200].decode()}; splits share no scenario"
+                yield (
+                    f"'{planned[text]}' and '{split}' both plan {text[:200].decode()}; splits "
+                    "share no scenario"
+                )
                 return
 
 
-# --- Actions -----------------------------------------------------------------------------------------------------
+# --- Actions --------------------------------------------------------------------------------------
 
 
 def _check_actions(benchmark: Benchmark) -> Iterator[str]:
-    """Members are taken by the Environment as they are declared; anything else is refused before it gets there."""
+    """Members are taken by the Environment as they are declared; anything else is refused before it
+    gets there."""
     spec = benchmark.spec
     episode = _specs(benchmark)[0]
     for action in _members(spec.action_space):
@@ -184,7 +219,10 @@ def _check_actions(benchmark: Benchmark) -> Iterator[str]:
             environment.reset()
             environment.step(member)
         except Exception as error:
-            yield f"the Environment does not take the declared Action {action!r}: {type(error).__name__}: {error}"
+            yield (
+                f"the Environment does not take the declared Action {action!r}: "
+                f"{type(error).__name__}: {error}"
+            )
         finally:
             environment.close()
     for action in _strangers(spec.action_space, spec.clips):
@@ -212,19 +250,32 @@ def _strangers(space: Space, clips: bool) -> list[Any]:
     """What is no member: wrong kinds, not finite, wrong shape, just outside."""
     strangers: list[Any] = [None, {"no": "action"}]
     if isinstance(space, Discrete):
-        strangers += [space.start - 1, space.start + space.n, space.start + 0.5, float("nan"), [space.start] * 2]
+        strangers += [
+            space.start - 1,
+            space.start + space.n,
+            space.start + 0.5,
+            float("nan"),
+            [space.start] * 2,
+        ]
     if isinstance(space, Box):
-        strangers += [np.zeros((*space.shape, 2)), np.full(space.shape, np.nan), np.full(space.shape, np.inf)]
+        strangers += [
+            np.zeros((*space.shape, 2)),
+            np.full(space.shape, np.nan),
+            np.full(space.shape, np.inf),
+        ]
         if not clips and space.dtype.kind == "f" and np.isfinite(space.high).all():
-            strangers.append(space.high.astype(np.float64) * 1.001 + 0.001 * (1 + np.abs(space.high)))
+            strangers.append(
+                space.high.astype(np.float64) * 1.001 + 0.001 * (1 + np.abs(space.high))
+            )
     return strangers
 
 
-# --- Episodes ----------------------------------------------------------------------------------------------------
+# --- Episodes -------------------------------------------------------------------------------------
 
 
 def _check_episodes(benchmark: Benchmark, steps: int, deterministic: bool) -> Iterator[str]:
-    """The same seed and Actions give the same Episode: again, fresh, and with another one stepping beside it."""
+    """The same seed and Actions give the same Episode: again, fresh, and with another one stepping
+    beside it."""
     first, second = _specs(benchmark)[:2]
     steps = min(steps, _COMPARED_STEPS)
     alone, fault = _trajectory(benchmark, first, steps)
@@ -235,21 +286,31 @@ def _check_episodes(benchmark: Benchmark, steps: int, deterministic: bool) -> It
         yield "the same Episode with the same Actions gives another trajectory when it is run again"
     beside = _interleaved(benchmark, first, second, steps)
     if alone != beside:
-        yield "an Episode changes when another one steps beside it in the same process: they share state"
+        yield (
+            "an Episode changes when another one steps beside it in the same process: they "
+            "share state"
+        )
     other, fault = _trajectory(benchmark, second, steps)
     if fault:
         yield fault
     elif not deterministic and alone == other:
-        yield "Episodes of different seeds are alike: seed the Environment, or pass deterministic=True where it is so"
+        yield (
+            "Episodes of different seeds are alike: seed the Environment, or pass "
+            "deterministic=True where it is so"
+        )
 
 
 def _trajectory(benchmark: Benchmark, episode: EpisodeSpec, length: int) -> tuple[list[bytes], str]:
-    """Each step of an Episode of seeded random Actions as bytes, and what is wrong with a step, or ''."""
+    """Each step of an Episode of seeded random Actions as bytes, and what is wrong with a step, or
+    ''."""
     steps: list[bytes] = []
     for observation, rest in _steps(benchmark, episode, length):
         steps.append(_bytes(observation) + repr(rest).encode())
         if fault := belongs(benchmark.spec.observation_space, observation):
-            return steps, f"step {len(steps) - 1}: the observation is not a member of its space: {fault}"
+            return (
+                steps,
+                f"step {len(steps) - 1}: the observation is not a member of its space: {fault}",
+            )
         if not math.isfinite(rest[0]):
             return steps, f"step {len(steps) - 1}: the reward is {rest[0]}"
     return steps, ""
@@ -273,7 +334,9 @@ def _steps(
         environment.close()
 
 
-def _interleaved(benchmark: Benchmark, episode: EpisodeSpec, other: EpisodeSpec, length: int) -> list[bytes]:
+def _interleaved(
+    benchmark: Benchmark, episode: EpisodeSpec, other: EpisodeSpec, length: int
+) -> list[bytes]:
     """The trajectory of `episode` while `other` is made before it and stepped in turn with it."""
     beside = _steps(benchmark, other, length)
     next(beside)

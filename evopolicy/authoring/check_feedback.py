@@ -1,4 +1,5 @@
-"""The part of `check_benchmark` about scores and Feedback: in bounds, complete, and without a hidden seed."""
+"""The part of `check_benchmark` about scores and Feedback: in bounds, complete, and without a
+hidden seed."""
 
 from __future__ import annotations
 
@@ -20,13 +21,21 @@ from evopolicy.kernel.ports.outcome import EpisodeResult, Fault, Outcome, Policy
 from evopolicy.kernel.trace import read_trace
 from evopolicy.kernel.values import public
 
-MEDIA_TYPES = ("text/csv", "application/json", "image/gif", "image/png", "application/x-npz", "text/plain")
+MEDIA_TYPES = (
+    "text/csv",
+    "application/json",
+    "image/gif",
+    "image/png",
+    "application/x-npz",
+    "text/plain",
+)
 
 
 def check_feedback(
     benchmark: Benchmark, episodes: Sequence[EpisodeSpec], folder: Path, steps: int, render: bool
 ) -> Iterator[str]:
-    """Findings on whole Episodes of random Actions, on what is made of them, and on what is made of failed ones."""
+    """Findings on whole Episodes of random Actions, on what is made of them, and on what is made of
+    failed ones."""
     results = []
     for episode in episodes:
         result = _play(benchmark, episode, folder / f"{episode.index}.trace", steps)
@@ -58,13 +67,19 @@ def _check_outcome(benchmark: Benchmark, result: EpisodeResult, steps: int) -> I
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         yield f"the score {score!r} is not a finite number"
     elif outcome.length < steps and score < spec.failure_score:
-        yield f"a finished Episode scores {score:g}, below failure_score {spec.failure_score:g}: failing would pay"
+        yield (
+            f"a finished Episode scores {score:g}, below failure_score {spec.failure_score:g}: "
+            "failing would pay"
+        )
     if outcome.length > spec.max_steps:
         yield f"an Episode of {outcome.length} steps goes on past max_steps {spec.max_steps}"
     public(dict(outcome.measures), "measures")
     declared, found = {field.name for field in spec.measures}, set(outcome.measures)
     if declared != found:
-        yield f"measures: declared {sorted(declared - found)} are missing, {sorted(found - declared)} are not declared"
+        yield (
+            f"measures: declared {sorted(declared - found)} are missing, "
+            f"{sorted(found - declared)} are not declared"
+        )
 
 
 def _check_rows(episode: EpisodeSpec, result: EpisodeResult) -> Iterator[str]:
@@ -74,8 +89,15 @@ def _check_rows(episode: EpisodeSpec, result: EpisodeResult) -> Iterator[str]:
     seeds = _secrets(episode)
     for row in read_trace(result.trace):
         for name, value in row.info.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                yield f"step {row.step}: the info column '{name}' is {value!r}, it must be a finite number"
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not math.isfinite(value)
+            ):
+                yield (
+                    f"step {row.step}: the info column '{name}' is {value!r}, it must be a "
+                    "finite number"
+                )
                 return
         if seeds & _values(row.observation):
             yield f"step {row.step}: the observation holds a hidden seed"
@@ -87,15 +109,21 @@ def _check_rows(episode: EpisodeSpec, result: EpisodeResult) -> Iterator[str]:
         yield "the measures hold a hidden seed"
 
 
-def _check_summary(benchmark: Benchmark, outcomes: Sequence[Outcome], episodes: Sequence[EpisodeSpec]) -> Iterator[str]:
+def _check_summary(
+    benchmark: Benchmark, outcomes: Sequence[Outcome], episodes: Sequence[EpisodeSpec]
+) -> Iterator[str]:
     summary = public(dict(benchmark.summarize(outcomes)), "summary")
     for episode in episodes:
-        if _secrets(episode) & _values(summary) or any(t in repr(summary).encode() for t in _spellings(episode)):
+        if _secrets(episode) & _values(summary) or any(
+            t in repr(summary).encode() for t in _spellings(episode)
+        ):
             yield "the summary holds a hidden seed"
             return
 
 
-def _check_artifacts(artifacts: Sequence[Artifact], place: Path, episodes: Sequence[EpisodeSpec]) -> Iterator[str]:
+def _check_artifacts(
+    artifacts: Sequence[Artifact], place: Path, episodes: Sequence[EpisodeSpec]
+) -> Iterator[str]:
     try:
         check_artifacts(artifacts, {episode.index for episode in episodes})
     except BenchmarkError as error:
@@ -108,7 +136,10 @@ def _check_artifacts(artifacts: Sequence[Artifact], place: Path, episodes: Seque
             yield f"two artifacts are called '{name}'"
         names.add(name.casefold())
         if artifact.media_type not in MEDIA_TYPES:
-            yield f"'{name}' has the media type {artifact.media_type!r}; known are {', '.join(MEDIA_TYPES)}"
+            yield (
+                f"'{name}' has the media type {artifact.media_type!r}; known are "
+                f"{', '.join(MEDIA_TYPES)}"
+            )
         if place.resolve() not in artifact.path.resolve().parents:
             yield f"'{name}' is not a file in the folder it was to be written to"
             continue
@@ -124,7 +155,9 @@ def _doubled_columns(table: bytes) -> list[str]:
     return sorted({name for name in header if header.count(name) > 1})
 
 
-def _check_failed(benchmark: Benchmark, results: Sequence[EpisodeResult], folder: Path) -> Iterator[str]:
+def _check_failed(
+    benchmark: Benchmark, results: Sequence[EpisodeResult], folder: Path
+) -> Iterator[str]:
     """Feedback is made of failed and faulty Episodes too."""
     failure = PolicyFailure("exception", "ValueError: told by check_benchmark", step=0)
     faulty = EpisodeResult(results[0].index, fault=Fault("environment", "told by check_benchmark"))
@@ -132,7 +165,12 @@ def _check_failed(benchmark: Benchmark, results: Sequence[EpisodeResult], folder
         "no Episode": [],
         "a faulty Episode": [faulty],
         "failed Episodes": [
-            replace(r, outcome=replace(r.outcome, ending="failed", failure=failure, length=0, episode_return=0.0))
+            replace(
+                r,
+                outcome=replace(
+                    r.outcome, ending="failed", failure=failure, length=0, episode_return=0.0
+                ),
+            )
             for r in results
             if r.outcome is not None
         ],
@@ -141,7 +179,10 @@ def _check_failed(benchmark: Benchmark, results: Sequence[EpisodeResult], folder
         place = folder / f"failed{number}"
         place.mkdir()
         try:
-            public(dict(benchmark.summarize([r.outcome for r in case if r.outcome is not None])), "summary")
+            public(
+                dict(benchmark.summarize([r.outcome for r in case if r.outcome is not None])),
+                "summary",
+            )
             benchmark.artifacts(case, place)
             benchmark.pictured(case)
             for result in case:
@@ -152,7 +193,11 @@ def _check_failed(benchmark: Benchmark, results: Sequence[EpisodeResult], folder
 
 
 def _check_pictures(
-    benchmark: Benchmark, episodes: Sequence[EpisodeSpec], results: Sequence[EpisodeResult], folder: Path, render: bool
+    benchmark: Benchmark,
+    episodes: Sequence[EpisodeSpec],
+    results: Sequence[EpisodeResult],
+    folder: Path,
+    render: bool,
 ) -> Iterator[str]:
     pictured = list(benchmark.pictured(results))
     known = {r.index for r in results}
@@ -171,12 +216,15 @@ def _check_pictures(
         try:
             drawn = [] if path is None else list(benchmark.render(episode, path, place))
         except Exception as error:
-            yield f"render raises on {kind}, it must give nothing instead: {type(error).__name__}: {error}"
+            yield (
+                f"render raises on {kind}, it must give nothing instead: "
+                f"{type(error).__name__}: {error}"
+            )
             continue
         yield from _check_artifacts(drawn, place, episodes)
 
 
-# --- secrets -----------------------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
 
 
 def _secrets(episode: EpisodeSpec) -> frozenset[float]:

@@ -18,8 +18,8 @@ _STEPS = 20
 
 
 def check_programs(benchmark: Benchmark) -> Iterator[str]:
-    """'initial' and 'random' are there; every Program is a tree that would be captured, imports only what a Policy
-    may, and plays the first steps of an Episode."""
+    """'initial' and 'random' are there; every Program is a tree that would be captured, imports
+    only what a Policy may, and plays the first steps of an Episode."""
     for name in NEEDED:
         if name not in benchmark.programs:
             yield f"there is no Program '{name}'"

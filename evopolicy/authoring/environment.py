@@ -22,18 +22,26 @@ _INFO_LIMIT = 32
 
 
 class GymnasiumEnvironment:
-    """A fresh `gymnasium.Env` for one Episode. Raises ExecutionError where its reward is not finite."""
+    """A fresh `gymnasium.Env` for one Episode. Raises ExecutionError where its reward is not
+    finite."""
 
-    def __init__(self, env: Any, profile: Profile, spec: BenchmarkSpec, episode: EpisodeSpec) -> None:
+    def __init__(
+        self, env: Any, profile: Profile, spec: BenchmarkSpec, episode: EpisodeSpec
+    ) -> None:
         self._env = env
         self._episode = episode
         self._seeds = 2**spec.seed_bits
         self._member = member_of(spec.observation_space)
         self._all_info = profile.all_info
-        self._taken = {*RESERVED, *(field.name for field in (*spec.observation_fields, *spec.action_fields))}
+        self._taken = {
+            *RESERVED,
+            *(field.name for field in (*spec.observation_fields, *spec.action_fields)),
+        }
         self._meter = _Meter(profile, spec)
         self._own = own_action(env.action_space)
-        self._hidden = frozenset(f(seed) for seed in (episode.seed, episode.policy_seed) for f in (int, float))
+        self._hidden = frozenset(
+            f(seed) for seed in (episode.seed, episode.policy_seed) for f in (int, float)
+        )
 
     def reset(self) -> Any:
         seed = self._episode.seed
@@ -51,19 +59,26 @@ class GymnasiumEnvironment:
             return self._transition(action, *given)
         except ExecutionError:
             raise
-        except (
-            Exception
-        ) as error:  # what it gave is no answer to an Action: the Environment's fault, never the Policy's
+        # what it gave is no answer to an Action: the Environment's fault, never the Policy's
+        except Exception as error:
             raise ExecutionError(
                 f"the Environment gave what cannot be read: {type(error).__name__}: {error}"
             ) from error
 
     def _transition(
-        self, action: Any, raw: Any, raw_reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]
+        self,
+        action: Any,
+        raw: Any,
+        raw_reward: Any,
+        terminated: Any,
+        truncated: Any,
+        info: Mapping[str, Any],
     ) -> Transition:
         reward = float(raw_reward)
         if not math.isfinite(reward):
-            raise ExecutionError(f"the Environment gave the reward {reward}; rewards must be finite numbers")
+            raise ExecutionError(
+                f"the Environment gave the reward {reward}; rewards must be finite numbers"
+            )
         observation = self._member(raw)
         columns = self._meter.add(observation, action, reward, info)
         if self._all_info:
@@ -90,12 +105,19 @@ class _Meter:
         self._places = [(i, name) for i, name in enumerate(names) if name in wanted]
         vector = isinstance(space, Box) and len(space.shape) == 1
         self._flat = None if vector or not self._places else partial(flatten, space)
-        self.series = {name: Series() for name in ("reward", *names, *(column.name for column in profile.columns))}
+        self.series = {
+            name: Series()
+            for name in ("reward", *names, *(column.name for column in profile.columns))
+        }
         # What runs at every step is looked up once.
         self._fields = [(i, self.series[name].add) for i, name in self._places]
-        self._reads = [(c.name, c.read, self.series[c.name].add) for c in profile.columns if callable(c.read)]
+        self._reads = [
+            (c.name, c.read, self.series[c.name].add) for c in profile.columns if callable(c.read)
+        ]
         self._infos = [
-            (c.name, c.read or c.name, self.series[c.name].add) for c in profile.columns if isinstance(c.read, str)
+            (c.name, c.read or c.name, self.series[c.name].add)
+            for c in profile.columns
+            if isinstance(c.read, str)
         ]
         self._add_reward = self.series["reward"].add
 
@@ -108,7 +130,9 @@ class _Meter:
             if key in info:
                 self.series[name].start(float(info[key]))
 
-    def add(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> dict[str, Any]:
+    def add(
+        self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]
+    ) -> dict[str, Any]:
         self._last = observation
         self._add_reward(reward)
         numbers = observation if self._flat is None else self._flat(observation)
@@ -150,8 +174,11 @@ def _finite(value: Value) -> Value:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(info: Mapping[str, Any], taken: Collection[str], hidden: Collection[float] = ()) -> dict[str, Any]:
-    """The plain finite numbers of a step's `info`, at most _INFO_LIMIT of them; a name in `taken` gets a prefix.
+def _numbers(
+    info: Mapping[str, Any], taken: Collection[str], hidden: Collection[float] = ()
+) -> dict[str, Any]:
+    """The plain finite numbers of a step's `info`, at most _INFO_LIMIT of them; a name in `taken`
+    gets a prefix.
 
     Without those in `hidden`: an Environment may tell its seed there.
     """
@@ -159,7 +186,9 @@ def _numbers(info: Mapping[str, Any], taken: Collection[str], hidden: Collection
     for key, value in info.items():
         if isinstance(value, np.generic):
             value = value.item()
-        number = isinstance(value, bool | int | float) and math.isfinite(value) and abs(value) < 2**63
+        number = (
+            isinstance(value, bool | int | float) and math.isfinite(value) and abs(value) < 2**63
+        )
         if number and value not in hidden:
             numbers[f"info_{key}" if key in taken else str(key)] = value
         if len(numbers) == _INFO_LIMIT:

@@ -1,4 +1,5 @@
-"""`Family`: one distribution's tasks as a table, and the entry point that makes a Benchmark of one of them."""
+"""`Family`: one distribution's tasks as a table, and the entry point that makes a Benchmark of one
+of them."""
 
 from __future__ import annotations
 
@@ -15,17 +16,21 @@ from evopolicy.kernel.values import Value
 
 @dataclass(frozen=True)
 class Family:
-    """What a distribution names in the entry point group `evopolicy.benchmarks`: `load = Family(...)`.
+    """What a distribution names in the entry point group `evopolicy.benchmarks`: `load =
+    Family(...)`.
 
-    Called with a task's slug it makes the Benchmark; `tasks` lists them without importing an Environment.
-    """
+    Called with a task's slug it makes the Benchmark; `tasks` lists them without importing an
+    Environment."""
 
     factory: str
-    """`module:attribute` of this very object, so that another process finds it: `evopolicy_classic_control:load`."""
+    """`module:attribute` of this very object, so that another process finds it:
+    `evopolicy_classic_control:load`."""
     tasks: Mapping[str, Profile]
     programs: Path
     """Folder with `<slug>/<kind>/policy.py`; see `programs_folder`."""
-    benchmark: type[GymnasiumBenchmark] | Mapping[str, type[GymnasiumBenchmark]] = GymnasiumBenchmark
+    benchmark: type[GymnasiumBenchmark] | Mapping[str, type[GymnasiumBenchmark]] = (
+        GymnasiumBenchmark
+    )
     """Of every task; or by slug, for those that need a class of their own."""
 
     def __call__(
@@ -35,9 +40,12 @@ class Family:
         max_steps: int | None = None,
         kwargs: Mapping[str, Value] | None = None,
     ) -> GymnasiumBenchmark:
-        """The Benchmark of `task`. Raises BenchmarkError for an unknown task, ConfigError for a wrong option."""
+        """The Benchmark of `task`. Raises BenchmarkError for an unknown task, ConfigError for a
+        wrong option."""
         if task not in self.tasks:
-            raise BenchmarkError(f"'{self.factory}' has no task '{task}'.{did_you_mean(task, self.tasks)}")
+            raise BenchmarkError(
+                f"'{self.factory}' has no task '{task}'.{did_you_mean(task, self.tasks)}"
+            )
         parameters: dict[str, Value] = {"task": task, "out_of_bounds": out_of_bounds}
         if max_steps is not None:
             parameters["max_steps"] = max_steps
@@ -66,7 +74,8 @@ def table(*profiles: Profile) -> dict[str, Profile]:
 
 
 def programs_folder(module_file: str) -> Path:
-    """The folder `programs` of a distribution: inside its package when installed, two above it in a source tree."""
+    """The folder `programs` of a distribution: inside its package when installed, two above it in a
+    source tree."""
     package = Path(module_file).resolve().parent
     inside = package / "programs"
     return inside if inside.is_dir() else package.parents[1] / "programs"

@@ -24,12 +24,15 @@ _SECONDS = 60
 
 @lru_cache(maxsize=1)
 def mujoco_gl() -> str:
-    """`MUJOCO_GL` for drawing without a screen: what is set already, 'egl' or 'osmesa', proven by drawing; '' for none.
+    """`MUJOCO_GL` for drawing without a screen: what is set already, 'egl' or 'osmesa', proven by
+    drawing; '' for none.
 
     Asked once per process.
     """
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
-    candidates = dict.fromkeys(name for name in (chosen, "egl", "osmesa") if name in ("egl", "osmesa"))
+    candidates = dict.fromkeys(
+        name for name in (chosen, "egl", "osmesa") if name in ("egl", "osmesa")
+    )
     return next((name for name in candidates if draws(name)), "")
 
 
@@ -38,7 +41,9 @@ def draws(name: str) -> bool:
 
     Tried in a process of its own, since a broken driver may abort the one it is loaded into.
     """
-    environment = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"} | {"MUJOCO_GL": name}
+    environment = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"} | {
+        "MUJOCO_GL": name
+    }
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROBE],

@@ -27,11 +27,11 @@ _WORDS = 300
 
 
 def load(*given: Any, **options: Any) -> GymnasiumBenchmark:
-    """The Benchmark of a registered id, with the keys of `Asked`; `module:Env-v0` imports `module` first.
+    """The Benchmark of a registered id, with the keys of `Asked`; `module:Env-v0` imports `module`
+    first.
 
-    Raises ConfigError, naming the key, for a missing, non-finite or too high failure score, an unknown id, and an
-    Environment that cannot be made.
-    """
+    Raises ConfigError, naming the key, for a missing, non-finite or too high failure score, an
+    unknown id, and an Environment that cannot be made."""
     return load_telling(_nobody, GymnasiumOptions(*given, **options))
 
 
@@ -47,8 +47,9 @@ def load_telling(tell: Callable[..., None], options: GymnasiumOptions) -> Gymnas
     threshold = registration.reward_threshold
     if threshold is not None and score > threshold:
         raise ConfigError(
-            f"benchmark.failure_score is {score:g}, above the return {threshold:g} at which {env_id} counts as solved; "
-            "failing would pay: give the worst return a finished Episode can have, or less"
+            f"benchmark.failure_score is {score:g}, above the return {threshold:g} at which "
+            f"{env_id} counts as solved; failing would pay: give the worst return a finished "
+            "Episode can have, or less"
         )
     if options.max_steps is None and registration.max_episode_steps is None:
         raise ConfigError(f"benchmark.max_steps is missing: {env_id} has no step limit of its own")
@@ -60,7 +61,8 @@ def load_telling(tell: Callable[..., None], options: GymnasiumOptions) -> Gymnas
 def load_in_subprocess(
     look: Callable[[str, Mapping[str, Any]], Any], *given: Any, **options: Any
 ) -> GymnasiumBenchmark:
-    """`load` in the Host, which runs no foreign code: `look(function, arguments)` calls one in a process of its own."""
+    """`load` in the Host, which runs no foreign code: `look(function, arguments)` calls one in a
+    process of its own."""
     wanted = GymnasiumOptions(*given, **options)
     try:
         seen = look("evopolicy.authoring.preflight:look", wanted.options)
@@ -75,10 +77,14 @@ def load_in_subprocess(
 
 
 def _relative(kwargs: Mapping[str, Value] | None) -> str:
-    """What to know of a path among `kwargs` that leads somewhere from here: Episodes have folders of their own."""
+    """What to know of a path among `kwargs` that leads somewhere from here: Episodes have folders
+    of their own."""
     for key, value in (kwargs or {}).items():
         if isinstance(value, str) and os.path.lexists(value) and not Path(value).is_absolute():
-            return f"; benchmark.kwargs.{key} is a path from here, and an Episode needs '{Path.cwd() / value}'"
+            return (
+                f"; benchmark.kwargs.{key} is a path from here, and an Episode needs "
+                f"'{Path.cwd() / value}'"
+            )
     return ""
 
 
@@ -87,7 +93,8 @@ load.__signature__ = inspect.signature(GymnasiumOptions)  # type: ignore[attr-de
 
 
 class RegisteredBenchmark(GymnasiumBenchmark):
-    """One that nobody wrote Programs for: where its spaces are numbers it has a parametric one, linear in them."""
+    """One that nobody wrote Programs for: where its spaces are numbers it has a parametric one,
+    linear in them."""
 
     @cached_property
     def programs(self) -> Mapping[str, Path]:
@@ -108,7 +115,8 @@ def _benchmark(options: GymnasiumOptions, goal: str) -> GymnasiumBenchmark:
 
 
 def error_text(error: BaseException) -> str:
-    """An error of foreign code in one line; one without words by the line of code that raised it."""
+    """An error of foreign code in one line; one without words by the line of code that raised
+    it."""
     words = " ".join(str(error).split())
     if not words and (frames := traceback.extract_tb(error.__traceback__)):
         words = f"`{frames[-1].line}` in {Path(frames[-1].filename).name}"
@@ -131,12 +139,21 @@ def _registration(env_id: str) -> Any:
         return gymnasium.spec(name)
     except gymnasium.error.Error as error:
         near = did_you_mean(name, gymnasium.registry)
-        hint = near if near.startswith(" Did") else " 'module:Name-v0' imports the module that registers it."
-        raise ConfigError(f"benchmark.env_id '{env_id}' is not registered in Gymnasium.{hint}") from error
+        hint = (
+            near
+            if near.startswith(" Did")
+            else " 'module:Name-v0' imports the module that registers it."
+        )
+        raise ConfigError(
+            f"benchmark.env_id '{env_id}' is not registered in Gymnasium.{hint}"
+        ) from error
     except (Exception, SystemExit) as error:  # foreign code may raise anything
         words, own = error_text(error), ""
         if isinstance(error, ModuleNotFoundError) and error.name == module:
-            words, own = str(error), "; one of your own is found from its folder by `python -m evopolicy ...`"
+            words, own = (
+                str(error),
+                "; one of your own is found from its folder by `python -m evopolicy ...`",
+            )
         raise ConfigError(
             f"benchmark.env_id '{env_id}': the module '{module}' cannot be imported: {words}{own}"
         ) from error
@@ -147,7 +164,8 @@ def _profile(options: GymnasiumOptions, goal: str) -> Profile:
     text: dict[str, Any] = {
         "title": name,
         "goal": goal,
-        "scoring": "The score of an Episode is its undiscounted return: the sum of the rewards of all its steps.",
+        "scoring": "The score of an Episode is its undiscounted return: the sum of the rewards of "
+        "all its steps.",
         "ending": "An Episode ends when the task terminates it, or is truncated at the step limit.",
     }
     return Profile(
@@ -162,7 +180,10 @@ def _profile(options: GymnasiumOptions, goal: str) -> Profile:
 
 def _goal(env_id: str, registration: Any) -> str:
     name = env_id.rpartition(":")[2]
-    goal = f"Control the Gymnasium task `{name}` so that every Episode's return is as high as possible."
+    goal = (
+        f"Control the Gymnasium task `{name}` so that every Episode's return is as high as "
+        "possible."
+    )
     return f"{goal}\n\n{_description(registration)}"
 
 
@@ -173,7 +194,10 @@ def _description(registration: Any) -> str:
     entry = registration.entry_point
     try:
         entry = load_env_creator(entry) if isinstance(entry, str) else entry
-    except (Exception, SystemExit):  # foreign code; that it cannot be imported is said when the Environment is made
+    except (
+        Exception,
+        SystemExit,
+    ):  # foreign code; that it cannot be imported is said when the Environment is made
         return ""
     while isinstance(entry, functools.partial):
         entry = entry.func
@@ -184,20 +208,30 @@ def _description(registration: Any) -> str:
 
 
 def _own_words(entry: object) -> str:
-    """The docstring of a function, or of a class or the nearest of its bases that is no general one of Gymnasium's."""
+    """The docstring of a function, or of a class or the nearest of its bases that is no general one
+    of Gymnasium's."""
     if not inspect.isclass(entry):
         return inspect.getdoc(entry) or "" if inspect.isroutine(entry) else ""
-    bases = [base for base in entry.__mro__ if base.__module__ not in ("builtins", "abc", "typing", "gymnasium.core")]
-    return next((inspect.cleandoc(words) for base in bases if (words := base.__dict__.get("__doc__"))), "")
+    bases = [
+        base
+        for base in entry.__mro__
+        if base.__module__ not in ("builtins", "abc", "typing", "gymnasium.core")
+    ]
+    return next(
+        (inspect.cleandoc(words) for base in bases if (words := base.__dict__.get("__doc__"))), ""
+    )
 
 
 def _look(benchmark: GymnasiumBenchmark, env_id: str, tell: Callable[..., None]) -> Seen:
-    """Make it once, so that a missing package or wrong argument is said before anything is spent."""
+    """Make it once, so that a missing package or wrong argument is said before anything is
+    spent."""
     tell("while it was made")
     try:
         env = benchmark.open()
     except (Exception, SystemExit) as error:  # foreign code may raise anything
-        raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {error_text(error)}") from error
+        raise ConfigError(
+            f"benchmark.env_id '{env_id}' cannot be made: {error_text(error)}"
+        ) from error
     try:
         return seen_of(env, env_id)
     finally:

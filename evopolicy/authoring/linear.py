@@ -1,4 +1,5 @@
-"""The parametric Program of a task nobody wrote one for: linear in the observation, as large as its spaces ask."""
+"""The parametric Program of a task nobody wrote one for: linear in the observation, as large as its
+spaces ask."""
 
 from __future__ import annotations
 
@@ -19,8 +20,12 @@ _SOURCE = Path(__file__).parent / "programs" / "parametric" / "linear.py"
 
 
 def linear_program(observation: Space, action: Space) -> Path | None:
-    """A folder with the Program, which lasts as long as this process; None for spaces of another kind or too large."""
-    seen, answered = _numbers(observation), 0 if isinstance(action, Dict | Tuple) else _scores(action)
+    """A folder with the Program, which lasts as long as this process; None for spaces of another
+    kind or too large."""
+    seen, answered = (
+        _numbers(observation),
+        0 if isinstance(action, Dict | Tuple) else _scores(action),
+    )
     return _folder(seen, answered) if seen and answered and (seen + 1) * answered <= MOST else None
 
 

@@ -1,7 +1,8 @@
-"""Looking at an Environment nobody here wrote, before anything is spent: what it is, and whether Episodes run in it.
+"""Looking at an Environment nobody here wrote, before anything is spent: what it is, and whether
+Episodes run in it.
 
-Runs in a process of its own, never in the Host: foreign code may exit, crash, hang or leave processes behind.
-"""
+Runs in a process of its own, never in the Host: foreign code may exit, crash, hang or leave
+processes behind."""
 
 from __future__ import annotations
 
@@ -54,14 +55,21 @@ class _Trial:
 
 
 def look(tell: Callable[..., None], **arguments: Any) -> dict[str, Any]:
-    """What `gymnasium.load(**arguments)` makes, as plain values. Raises ConfigError where Episodes cannot run in it."""
+    """What `gymnasium.load(**arguments)` makes, as plain values. Raises ConfigError where Episodes
+    cannot run in it."""
     benchmark = load_telling(tell, GymnasiumOptions(**arguments))
     note, remarks = _try_episodes(benchmark, tell)
-    return {"goal": benchmark.profile.goal, **replace(benchmark.seen, note=note, remarks=tuple(remarks)).value()}
+    return {
+        "goal": benchmark.profile.goal,
+        **replace(benchmark.seen, note=note, remarks=tuple(remarks)).value(),
+    }
 
 
-def look_at_installed(tell: Callable[..., None], factory: str, parameters: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The `Seen` of another author's Benchmark as a plain value, None for one that is not Gymnasium's.
+def look_at_installed(
+    tell: Callable[..., None], factory: str, parameters: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The `Seen` of another author's Benchmark as a plain value, None for one that is not
+    Gymnasium's.
 
     Raises ConfigError where an Episode of its initial Program cannot begin.
     """
@@ -75,7 +83,8 @@ def look_at_installed(tell: Callable[..., None], factory: str, parameters: Mappi
         run_program(benchmark, benchmark.programs["initial"], episode, steps=LEAST_STEPS)
     except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"benchmark '{spec.slug}': an Episode of its initial Program failed: {error_text(error)}"
+            f"benchmark '{spec.slug}': an Episode of its initial Program failed: "
+            f"{error_text(error)}"
         ) from error
     return benchmark.seen.value() if isinstance(benchmark, GymnasiumBenchmark) else None
 
@@ -92,7 +101,8 @@ def _try_episodes(benchmark: GymnasiumBenchmark, tell: Tell) -> tuple[str, list[
 
 
 def _sampled(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, tell: Tell) -> _Trial:
-    """An Episode of sampled Actions; where one makes the Environment raise, the initial Program's must not."""
+    """An Episode of sampled Actions; where one makes the Environment raise, the initial Program's
+    must not."""
     rng = np.random.default_rng(7)
     space = benchmark.spec.action_space
     trial = _Trial()
@@ -105,12 +115,18 @@ def _sampled(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, tell: Tell) ->
             _play(benchmark, episode, initial.act, _Trial(), tell)
         except _Raised as raised:
             cause = raised.__cause__ or raised
-            raise ConfigError(f"step raised {error_text(cause)}{_old_step(benchmark, episode)}") from cause
+            raise ConfigError(
+                f"step raised {error_text(cause)}{_old_step(benchmark, episode)}"
+            ) from cause
     return trial
 
 
 def _play(
-    benchmark: GymnasiumBenchmark, episode: EpisodeSpec, act: Callable[[Any], Any], trial: _Trial, tell: Tell
+    benchmark: GymnasiumBenchmark,
+    episode: EpisodeSpec,
+    act: Callable[[Any], Any],
+    trial: _Trial,
+    tell: Tell,
 ) -> None:
     """Some steps into `trial`, everything the Environment gives looked at as it comes."""
     spec = benchmark.spec
@@ -157,9 +173,13 @@ def _reset(env: Any, episode: EpisodeSpec, tell: Tell) -> Any:
     return given[0]
 
 
-def _stepped(benchmark: GymnasiumBenchmark, given: Any, number: int, trial: _Trial) -> tuple[Any, bool]:
+def _stepped(
+    benchmark: GymnasiumBenchmark, given: Any, number: int, trial: _Trial
+) -> tuple[Any, bool]:
     if not (isinstance(given, tuple) and len(given) == 5):
-        raise ConfigError(f"step gave {_kind(given)}; {_OLD} (observation, reward, terminated, truncated, info)")
+        raise ConfigError(
+            f"step gave {_kind(given)}; {_OLD} (observation, reward, terminated, truncated, info)"
+        )
     observation, reward, terminated, truncated, info = given
     if not isinstance(info, Mapping):
         raise ConfigError(f"step gave {_kind(info)} as info; a dict is needed")
@@ -179,7 +199,9 @@ def _reward(reward: Any, number: int) -> float:
             raise TypeError
         value = float(reward)
     except (TypeError, ValueError):
-        raise ConfigError(f"step {number} gave {_kind(reward)} as reward; one number is needed: wrap it") from None
+        raise ConfigError(
+            f"step {number} gave {_kind(reward)} as reward; one number is needed: wrap it"
+        ) from None
     if not math.isfinite(value):
         raise ConfigError(f"step {number} gave the reward {value}; rewards are finite numbers")
     return value
@@ -188,12 +210,17 @@ def _reward(reward: Any, number: int) -> float:
 def _observed(benchmark: GymnasiumBenchmark, observation: Any, where: str) -> str:
     fault, note = misfit(benchmark.spec.observation_space, observation)
     if fault:
-        raise ConfigError(f"the observation of {where} is not a member of the observation space: {fault}")
+        raise ConfigError(
+            f"the observation of {where} is not a member of the observation space: {fault}"
+        )
     return note
 
 
-def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, tell: Tell) -> list[str]:
-    """The same seed and Actions once more, as an Episode is played, have to give the same, with another beside it."""
+def _again(
+    benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, tell: Tell
+) -> list[str]:
+    """The same seed and Actions once more, as an Episode is played, have to give the same, with
+    another beside it."""
     tell("while it was made")
     environment, other = benchmark.make(episode), _Beside(benchmark, trial)
     try:
@@ -205,7 +232,9 @@ def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, t
             observation, reward, terminated, truncated, _ = environment.step(action)
             found.append((observation, reward, terminated or truncated))
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"an Episode failed when its seed and Actions were repeated: {error_text(error)}") from error
+        raise ConfigError(
+            f"an Episode failed when its seed and Actions were repeated: {error_text(error)}"
+        ) from error
     finally:
         other.close()
         _close(environment, tell)
@@ -217,14 +246,16 @@ def _again(benchmark: GymnasiumBenchmark, episode: EpisodeSpec, trial: _Trial, t
                 break
             where = f"step {number}" if number else "reset"
             raise ConfigError(
-                f"the same seed and Actions gave another {name} in {where}, with another Episode beside it: it draws"
-                " from a generator that reset(seed=...) does not seed, or keeps state outside of the Environment"
+                f"the same seed and Actions gave another {name} in {where}, with another Episode "
+                "beside it: it draws from a generator that reset(seed=...) does not seed, or "
+                "keeps state outside of the Environment"
             )
     return remarks
 
 
 class _Beside:
-    """An Episode of another seed in the same process, as a worker steps several in turn. What it raises is nothing."""
+    """An Episode of another seed in the same process, as a worker steps several in turn. What it
+    raises is nothing."""
 
     def __init__(self, benchmark: GymnasiumBenchmark, trial: _Trial) -> None:
         self._trial = trial
@@ -245,7 +276,9 @@ class _Beside:
             return
         ended = True
         with suppress(Exception, SystemExit):
-            observation, reward, terminated, truncated, _ = self._environment.step(self._trial.actions[number - 1])
+            observation, reward, terminated, truncated, _ = self._environment.step(
+                self._trial.actions[number - 1]
+            )
             ended = terminated or truncated
             self.same &= not _difference(self._trial.seen[number], (observation, reward, ended))
         if ended:
@@ -259,12 +292,17 @@ class _Beside:
 
 
 def _holds(observation: Any, number: int) -> bool:
-    """Whether `number` is in an observation, as a number or within a text. No key is: the space names them."""
+    """Whether `number` is in an observation, as a number or within a text. No key is: the space
+    names them."""
     if isinstance(observation, Mapping):
         return any(_holds(one, number) for one in observation.values())
     if isinstance(observation, tuple):
         return any(_holds(one, number) for one in observation)
-    return str(number) in observation if isinstance(observation, str) else bool(np.any(np.equal(observation, number)))
+    return (
+        str(number) in observation
+        if isinstance(observation, str)
+        else bool(np.any(np.equal(observation, number)))
+    )
 
 
 def _exactly(one: Any, other: Any) -> bool:
@@ -272,18 +310,23 @@ def _exactly(one: Any, other: Any) -> bool:
 
 
 def _nearly(one: Any, other: Any) -> bool:
-    """Whether they may differ by rounding: some simulators' sums depend on where in memory their numbers lie."""
+    """Whether they may differ by rounding: some simulators' sums depend on where in memory their
+    numbers lie."""
     if not isinstance(one, float | np.ndarray) or np.asarray(one).dtype.kind != "f":
         return _exactly(one, other)
     return np.shape(one) == np.shape(other) and bool(np.allclose(one, other, rtol=1e-6, atol=1e-9))
 
 
 def _difference(
-    one: tuple[Any, float, bool], other: tuple[Any, float, bool], same: Callable[[Any, Any], bool] = _exactly
+    one: tuple[Any, float, bool],
+    other: tuple[Any, float, bool],
+    same: Callable[[Any, Any], bool] = _exactly,
 ) -> str:
     """What of an observation, a reward and an end differs."""
     names = ("observation", "reward", "end")
-    return next((name for name, a, b in zip(names, one, other, strict=True) if not _equal(a, b, same)), "")
+    return next(
+        (name for name, a, b in zip(names, one, other, strict=True) if not _equal(a, b, same)), ""
+    )
 
 
 def _equal(one: Any, other: Any, same: Callable[[Any, Any], bool]) -> bool:
@@ -299,13 +342,15 @@ def _check_failure_score(benchmark: GymnasiumBenchmark, trial: _Trial) -> None:
     truncated = len(trial.actions) >= benchmark.spec.max_steps
     if (trial.ended or truncated) and total < benchmark.spec.failure_score:
         raise ConfigError(
-            f"benchmark.failure_score is {benchmark.spec.failure_score:g}, and a finished Episode of random Actions"
-            f" scored {total:g}: failing would pay; give the worst return a finished Episode can have, or less"
+            f"benchmark.failure_score is {benchmark.spec.failure_score:g}, and a finished Episode "
+            f"of random Actions scored {total:g}: failing would pay; give the worst return a "
+            "finished Episode can have, or less"
         )
 
 
 def _old_step(benchmark: GymnasiumBenchmark, episode: EpisodeSpec) -> str:
-    """What to add where the Environment's own step gives four values, over which Gymnasium's wrappers stumble."""
+    """What to add where the Environment's own step gives four values, over which Gymnasium's
+    wrappers stumble."""
     space = benchmark.spec.action_space
     try:
         env = benchmark.open().unwrapped

@@ -1,4 +1,5 @@
-"""A Gymnasium task as data: what `GymnasiumBenchmark` needs to know of it, one `Profile` per task."""
+"""A Gymnasium task as data: what `GymnasiumBenchmark` needs to know of it, one `Profile` per
+task."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ How = Literal["sum", "mean", "min", "max", "first", "last", "change", "mean_abs"
 
 @dataclass(frozen=True)
 class Column:
-    """One number of every step: a column of traces, and what measures are made of. The Policy never sees it."""
+    """One number of every step: a column of traces, and what measures are made of. The Policy never
+    sees it."""
 
     name: str
     unit: str = ""
     meaning: str = ""
     read: Callable[[Any, Any], float] | str = ""
-    """`read(observation after the step, action)`, or the entry of the step's `info`; '': the entry called `name`."""
+    """`read(observation after the step, action)`, or the entry of the step's `info`; '': the entry
+    called `name`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Episode:
 
 @dataclass(frozen=True)
 class Measure:
-    """One domain measure of an Episode: an aggregate of a series, or any function of the `Episode`."""
+    """One domain measure of an Episode: an aggregate of a series, or any function of the
+    `Episode`."""
 
     name: str
     unit: str = ""
@@ -59,7 +63,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class Profile:
-    """One task of a family. Texts are Markdown for the engineer: every field by name, no hint at a solution."""
+    """One task of a family. Texts are Markdown for the engineer: every field by name, no hint at a
+    solution."""
 
     slug: str
     """snake_case name: the option, the folder of its Programs."""
@@ -72,7 +77,8 @@ class Profile:
     scoring: str
     ending: str
     failure_score: float
-    """What an Episode scores at most when the Policy fails: no finished Episode should score less."""
+    """What an Episode scores at most when the Policy fails: no finished Episode should score
+    less."""
     observation_fields: tuple[Field, ...] = ()
     action_fields: tuple[Field, ...] = ()
     observation_text: str = ""
@@ -87,11 +93,13 @@ class Profile:
     imports: tuple[str, ...] = ()
     """Modules that register the id when imported."""
     all_info: bool = False
-    """Makes a column of every plain number in a step's `info` beside `columns`: for tasks nobody described."""
+    """Makes a column of every plain number in a step's `info` beside `columns`: for tasks nobody
+    described."""
     drawing: Mapping[str, Value] = field(default_factory=dict)
     """For `gymnasium.make`, added when replays are drawn: a size, a camera. No part of the task."""
     programs_of: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of Program it has in common with another task of its family: kind -> that task's slug."""
+    """Kinds of Program it has in common with another task of its family: kind -> that task's
+    slug."""
 
 
 class Series:

@@ -1,4 +1,5 @@
-"""Episodes in this process: run a Program or a function through one, step a trace again, draw it."""
+"""Episodes in this process: run a Program or a function through one, step a trace again, draw
+it."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def policy_context(benchmark: Benchmark, episode: EpisodeSpec) -> PolicyContext:
 
 
 def load_policy(program: Path, context: PolicyContext) -> BoundPolicy:
-    """The Policy a Program makes, in this very process and without isolation: for tests of Programs one trusts."""
+    """The Policy a Program makes, in this very process and without isolation: for tests of Programs
+    one trusts."""
     path = program / "policy.py"
     module_spec = importlib.util.spec_from_file_location(f"program_{abs(hash(path))}", path)
     if module_spec is None or module_spec.loader is None or not path.is_file():
@@ -78,7 +80,12 @@ def load_policy(program: Path, context: PolicyContext) -> BoundPolicy:
 
 
 def run_program(
-    benchmark: Benchmark, program: Path, episode: EpisodeSpec, *, trace: Path | None = None, steps: int | None = None
+    benchmark: Benchmark,
+    program: Path,
+    episode: EpisodeSpec,
+    *,
+    trace: Path | None = None,
+    steps: int | None = None,
 ) -> Outcome:
     """`rollout` with the Policy of `program`."""
     policy = load_policy(program, policy_context(benchmark, episode))
@@ -93,7 +100,8 @@ def rollout(
     trace: Path | None = None,
     steps: int | None = None,
 ) -> Outcome:
-    """One Episode with `act(observation) -> Action`, ended by the task or after `steps`, its trace in `trace`.
+    """One Episode with `act(observation) -> Action`, ended by the task or after `steps`, its trace
+    in `trace`.
 
     Raises InvalidAction for an Action that is no member of the space; nothing is caught.
     """
@@ -109,9 +117,16 @@ def rollout(
         while not ended and (steps is None or step < steps):
             action, was_clipped = cast_action(spec.action_space, act(observation), clip=spec.clips)
             observation, reward, terminated, truncated, info = environment.step(action)
-            total, step, clipped, ended = total + reward, step + 1, clipped + was_clipped, terminated or truncated
+            total, step, clipped, ended = (
+                total + reward,
+                step + 1,
+                clipped + was_clipped,
+                terminated or truncated,
+            )
             if writer:
-                writer.write(TraceRow(step, observation, action, reward, terminated, truncated, dict(info)))
+                writer.write(
+                    TraceRow(step, observation, action, reward, terminated, truncated, dict(info))
+                )
         return Outcome(
             index=episode.index,
             episode_return=total,
@@ -123,7 +138,8 @@ def rollout(
 
 
 def step_again(benchmark: Benchmark, environment: Environment, trace: Path) -> Iterator[TraceRow]:
-    """The rows `trace` would have if its Actions were taken now in `environment`, never past its recorded end."""
+    """The rows `trace` would have if its Actions were taken now in `environment`, never past its
+    recorded end."""
     spec = benchmark.spec
     for row in read_trace(trace):
         if row.action is None:
@@ -136,11 +152,14 @@ def step_again(benchmark: Benchmark, environment: Environment, trace: Path) -> I
             return
 
 
-# --- pictures ----------------------------------------------------------------------------------------------------
+# --- pictures -------------------------------------------------------------------------------------
 
 
-def draw_replay(benchmark: DrawnBenchmark, episode: EpisodeSpec, trace: Path, folder: Path) -> list[Artifact]:
-    """`replays/<index>.gif` and `.png` (a contact sheet), at most FRAMES frames, each numbered by its step.
+def draw_replay(
+    benchmark: DrawnBenchmark, episode: EpisodeSpec, trace: Path, folder: Path
+) -> list[Artifact]:
+    """`replays/<index>.gif` and `.png` (a contact sheet), at most FRAMES frames, each numbered by
+    its step.
 
     Nothing where it cannot draw, whatever the reason: a picture is never worth a Run.
     """
@@ -162,7 +181,8 @@ def draw_replay(benchmark: DrawnBenchmark, episode: EpisodeSpec, trace: Path, fo
 
 
 def chosen_steps(length: int, limit: int) -> list[int]:
-    """At most `limit` of the steps 0 ... `length`, evenly spread, the first and the last among them."""
+    """At most `limit` of the steps 0 ... `length`, evenly spread, the first and the last among
+    them."""
     count = min(limit, length + 1)
     if count < 2:
         return [0]
@@ -208,7 +228,8 @@ def _is_picture(space: Space) -> bool:
 
 
 def _seen(trace: Path, wanted: Collection[int]) -> Iterator[Frame]:
-    """What the Policy itself saw, enlarged: nothing is stepped or drawn again, which may take longer than the score."""
+    """What the Policy itself saw, enlarged: nothing is stepped or drawn again, which may take
+    longer than the score."""
     from PIL import Image
 
     total = 0.0
@@ -218,11 +239,17 @@ def _seen(trace: Path, wanted: Collection[int]) -> Iterator[Frame]:
             picture = Image.fromarray(row.observation)
             times = max(1, WIDTH // picture.width)
             size = (picture.width * times, picture.height * times)
-            yield Frame(picture.resize(size, Image.Resampling.NEAREST), f"step {row.step}  return {total:.4g}")
+            yield Frame(
+                picture.resize(size, Image.Resampling.NEAREST),
+                f"step {row.step}  return {total:.4g}",
+            )
 
 
 def _draws_with_mujoco(env: Any) -> bool:
-    return any("mujoco" in cls.__module__ or "robotics" in cls.__module__ for cls in type(env.unwrapped).__mro__)
+    return any(
+        "mujoco" in cls.__module__ or "robotics" in cls.__module__
+        for cls in type(env.unwrapped).__mro__
+    )
 
 
 def _labelled(frame: Frame, width: int) -> Image:
@@ -241,7 +268,9 @@ def _write_gif(frames: list[Frame], path: Path) -> None:
     from PIL import Image
 
     small = [
-        _labelled(frame, WIDTH).quantize(64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        _labelled(frame, WIDTH).quantize(
+            64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+        )
         for frame in frames
     ]
     small[0].save(path, save_all=True, append_images=small[1:], duration=120, loop=0)

@@ -28,7 +28,8 @@ ARRAY_BYTES = 32 * 2**20
 TOTAL_BYTES = 64 * 2**20
 """Bytes of all trace files of one Submission; Episodes beyond are named, not written."""
 _READING = (
-    "Row 0 is the reset: it has no Action. Row n holds the n-th Action and the observation, reward and end it led to."
+    "Row 0 is the reset: it has no Action. Row n holds the n-th Action and the "
+    "observation, reward and end it led to."
 )
 
 
@@ -41,12 +42,18 @@ class _Excerpt:
 
 
 def write_traces(
-    spec: BenchmarkSpec, profile: Profile, results: Sequence[EpisodeResult], folder: Path, *, first: Sequence[int] = ()
+    spec: BenchmarkSpec,
+    profile: Profile,
+    results: Sequence[EpisodeResult],
+    folder: Path,
+    *,
+    first: Sequence[int] = (),
 ) -> list[Artifact]:
-    """`episodes/<index>.csv` or `.npz` per traced Episode and `episodes/traces.json`, which explains the columns.
+    """`episodes/<index>.csv` or `.npz` per traced Episode and `episodes/traces.json`, which
+    explains the columns.
 
-    `folder` receives them. Episodes in `first` are written before the rest, should TOTAL_BYTES not hold all.
-    """
+    `folder` receives them. Episodes in `first` are written before the rest, should TOTAL_BYTES not
+    hold all."""
     place = folder / "episodes"
     place.mkdir(parents=True, exist_ok=True)
     flat = column_names(spec.observation_space, "observation") is not None
@@ -65,25 +72,39 @@ def write_traces(
         path = place / f"{index:04d}{suffix}"
         names = _info_names(profile, traced[index])
         info.update(dict.fromkeys(names))
-        excerpt = write_csv(spec, names, traced[index], path) if flat else write_npz(spec, names, traced[index], path)
+        excerpt = (
+            write_csv(spec, names, traced[index], path)
+            if flat
+            else write_npz(spec, names, traced[index], path)
+        )
         spent += path.stat().st_size
-        files[str(index)] = {"file": path.name, "rows": len(excerpt.rows), "omitted_rows": excerpt.omitted}
+        files[str(index)] = {
+            "file": path.name,
+            "rows": len(excerpt.rows),
+            "omitted_rows": excerpt.omitted,
+        }
         artifacts.append(Artifact(f"episodes/{path.name}", path, media_type, "bulk", index))
     if not artifacts:
         return []
     about = {
         "reading": _READING,
-        "columns": _explain(spec, profile, list(info)) if flat else _explain_arrays(profile, list(info)),
+        "columns": _explain(spec, profile, list(info))
+        if flat
+        else _explain_arrays(profile, list(info)),
         "episodes": dict(sorted(files.items(), key=lambda item: int(item[0]))),
         "episodes_not_written": sorted(left_out, key=str),
     }
     path = place / "traces.json"
     path.write_text(json.dumps(about, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return [Artifact("episodes/traces.json", path, "application/json"), *sorted(artifacts, key=lambda a: a.name)]
+    return [
+        Artifact("episodes/traces.json", path, "application/json"),
+        *sorted(artifacts, key=lambda a: a.name),
+    ]
 
 
 def write_csv(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path) -> _Excerpt:
-    """One line per row; cells of what a row has not (the reset's Action, an observation over the limit) are empty."""
+    """One line per row; cells of what a row has not (the reset's Action, an observation over the
+    limit) are empty."""
     excerpt = _excerpt(read_trace(trace), ROWS)
     observation = [f.name for f in observation_fields(spec)]
     action = [f.name for f in action_fields(spec)]
@@ -100,10 +121,18 @@ def write_csv(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path)
 
 
 def write_npz(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path) -> _Excerpt:
-    """Arrays of equal length: `step`, `reward`, `terminated`, `truncated`, the observation's and the Action's parts."""
-    size = max(1, sum(part.nbytes for part in _parts(spec.observation_space, _first(trace), "observation").values()))
+    """Arrays of equal length: `step`, `reward`, `terminated`, `truncated`, the observation's and
+    the Action's parts."""
+    size = max(
+        1,
+        sum(
+            part.nbytes
+            for part in _parts(spec.observation_space, _first(trace), "observation").values()
+        ),
+    )
     excerpt = _excerpt(
-        (row for row in read_trace(trace) if row.observation is not None), min(ROWS, max(2, ARRAY_BYTES // size))
+        (row for row in read_trace(trace) if row.observation is not None),
+        min(ROWS, max(2, ARRAY_BYTES // size)),
     )
     arrays: dict[str, np.ndarray[Any, Any]] = {
         "step": np.array([row.step for row in excerpt.rows]),
@@ -111,10 +140,20 @@ def write_npz(spec: BenchmarkSpec, info: Sequence[str], trace: Path, path: Path)
         "terminated": np.array([row.terminated for row in excerpt.rows]),
         "truncated": np.array([row.truncated for row in excerpt.rows]),
     }
-    arrays.update(_stack([_parts(spec.observation_space, row.observation, "observation") for row in excerpt.rows]))
-    actions = [_parts(spec.action_space, row.action, "action") for row in excerpt.rows if row.action is not None]
+    arrays.update(
+        _stack(
+            [_parts(spec.observation_space, row.observation, "observation") for row in excerpt.rows]
+        )
+    )
+    actions = [
+        _parts(spec.action_space, row.action, "action")
+        for row in excerpt.rows
+        if row.action is not None
+    ]
     arrays.update(_stack(actions))
-    arrays.update({name: np.array([row.info.get(name, np.nan) for row in excerpt.rows]) for name in info})
+    arrays.update(
+        {name: np.array([row.info.get(name, np.nan) for row in excerpt.rows]) for name in info}
+    )
     np.savez_compressed(path, allow_pickle=False, **arrays)
     return excerpt
 
@@ -154,7 +193,8 @@ def _cells(space: Space, value: Any, width: int) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """Integers whole, floats with eight significant digits (all a float32 has), what is missing empty."""
+    """Integers whole, floats with eight significant digits (all a float32 has), what is missing
+    empty."""
     if value is None:
         return ""
     if isinstance(value, bool | int | np.bool_ | np.integer):
@@ -182,7 +222,10 @@ def _parts(space: Space, value: Any, prefix: str) -> dict[str, np.ndarray[Any, A
         return {}
     match space:
         case Dict():
-            inner = {key: _parts(part, value[key], f"{prefix}.{key}") for key, part in space.spaces.items()}
+            inner = {
+                key: _parts(part, value[key], f"{prefix}.{key}")
+                for key, part in space.spaces.items()
+            }
             return {name: array for parts in inner.values() for name, array in parts.items()}
         case Tuple():
             pairs = enumerate(zip(space.spaces, value, strict=True))
@@ -196,7 +239,10 @@ def _stack(rows: Sequence[dict[str, np.ndarray[Any, Any]]]) -> dict[str, np.ndar
 
 
 def _explain(spec: BenchmarkSpec, profile: Profile, info: Sequence[str]) -> list[Value]:
-    known = {column.name: Field(column.name, column.unit, meaning=column.meaning) for column in profile.columns}
+    known = {
+        column.name: Field(column.name, column.unit, meaning=column.meaning)
+        for column in profile.columns
+    }
     fields = [
         Field("step", "steps", meaning="0 is the reset"),
         *observation_fields(spec),
@@ -213,11 +259,15 @@ def _explain_arrays(profile: Profile, info: Sequence[str]) -> list[Value]:
     known = {column.name: column for column in profile.columns}
     about = {
         "step": "of each row, 0 is the reset",
-        "observation": "after that step; one array per part, named observation.<key>, where it is structured",
+        "observation": "after that step; one array per part, named observation.<key>, where it is "
+        "structured",
         "action": "that led there; one row shorter where the reset is among the rows",
         "reward": "of that step",
         "terminated": "true where the task ended the Episode",
         "truncated": "true where the step limit ended it",
-        **{name: known[name].meaning if name in known else "as the Environment reports it" for name in info},
+        **{
+            name: known[name].meaning if name in known else "as the Environment reports it"
+            for name in info
+        },
     }
     return [{"name": name, "unit": "", "meaning": meaning} for name, meaning in about.items()]

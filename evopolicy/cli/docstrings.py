@@ -1,4 +1,5 @@
-"""A verb's options as its config dataclass describes them, read from source: importing it may take seconds."""
+"""A verb's options as its config dataclass describes them, read from source: importing it may take
+seconds."""
 
 from __future__ import annotations
 
@@ -10,17 +11,22 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def described(module: str, name: str, prefix: str = "") -> dict[str, str]:
-    """What the docstring below each field of the dataclass `name` says, by the field's key, as part of a line of help.
+    """What the docstring below each field of the dataclass `name` says, by the field's key, as part
+    of a line of help.
 
-    `module` is a file of the package (`analysis/tables/config.py`), `prefix` stands before every key (`launcher.`).
-    """
+    `module` is a file of the package (`analysis/tables/config.py`), `prefix` stands before every
+    key (`launcher.`)."""
     tree = ast.parse((_PACKAGE / module).read_text(encoding="utf-8"))
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    body = next(
+        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name
+    )
     return {
         f"{prefix}{field.target.id}": _as_help(text.value.value)
         for field, text in pairwise(body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+        if isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
     }
 
 

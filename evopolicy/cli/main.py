@@ -1,7 +1,8 @@
-"""The command `evopolicy`: help at once, then a verb, or Hydra overrides that make a Run or a sweep.
+"""The command `evopolicy`: help at once, then a verb, or Hydra overrides that make a Run or a
+sweep.
 
-Exit codes: 0 all went well; 1 a cell failed; 2 what was asked cannot be done, standard error says why; 130 interrupted.
-"""
+Exit codes: 0 all went well; 1 a cell failed; 2 what was asked cannot be done, standard error says
+why; 130 interrupted."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ overridden (budget.episodes=32), --config-dir DIR adds your own YAML files, and
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code. Never raises, and prints no traceback of a user's mistake."""
+    """Run one command line and return its exit code. Never raises, and prints no traceback of a
+    user's mistake."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _run(arguments)
@@ -76,7 +78,10 @@ def _command(first: str, arguments: list[str]) -> int:
     if "=" not in first and first[0] not in "-+~":
         from evopolicy.kernel.errors import ConfigError, did_you_mean
 
-        raise ConfigError(f"there is no verb '{first}'.{did_you_mean(first, VERBS)} `evopolicy --help` lists them.")
+        raise ConfigError(
+            f"there is no verb '{first}'.{did_you_mean(first, VERBS)} `evopolicy --help` lists "
+            "them."
+        )
     from evopolicy.cli.hydra.launch import run_overrides
 
     return run_overrides(arguments)
@@ -100,7 +105,10 @@ def _tell(error: Exception) -> int:
     if text is None:
         if os.environ.get("EVOPOLICY_DEBUG"):
             raise error
-        text = f"a fault inside evopolicy: {type(error).__name__}: {error} (EVOPOLICY_DEBUG=1 shows where)"
+        text = (
+            f"a fault inside evopolicy: {type(error).__name__}: {error} (EVOPOLICY_DEBUG=1 "
+            "shows where)"
+        )
         code = 1
     print(f"evopolicy: {clean(Masker.of(os.environ).text(text), 2_000)}", file=sys.stderr)
     return code

@@ -18,7 +18,8 @@ TRACKING = ("tracking.uri", "tracking.experiment", "tracking.artifacts")
 
 
 def pairs(verb: str, words: Sequence[str]) -> dict[str, str]:
-    """The words as a dict. Raises ConfigError for one that is no pair or has a key the verb does not take."""
+    """The words as a dict. Raises ConfigError for one that is no pair or has a key the verb does
+    not take."""
     found: dict[str, str] = {}
     keys = list(VERBS[verb].options)
     for word in words:
@@ -30,7 +31,8 @@ def pairs(verb: str, words: Sequence[str]) -> dict[str, str]:
 
 
 def pair(verb: str, word: str, keys: Iterable[str] = ()) -> tuple[str, str]:
-    """The key and the value of `word`, as it was typed. Raises ConfigError for one that is no pair."""
+    """The key and the value of `word`, as it was typed. Raises ConfigError for one that is no
+    pair."""
     key, sign, value = word.partition("=")
     if not sign:
         known = f" ({', '.join(keys)})" if keys else ""
@@ -39,10 +41,16 @@ def pair(verb: str, word: str, keys: Iterable[str] = ()) -> tuple[str, str]:
 
 
 def unquoted(value: str) -> str:
-    """A text without the quotes that Hydra's overrides may have around it: `'a b'`, `"it's"`, `'it\\'s'`."""
+    """A text without the quotes that Hydra's overrides may have around it: `'a b'`, `"it's"`,
+    `'it\\'s'`."""
     quote = value[:1]
     inner = value[1:-1]
-    if quote not in ("'", '"') or len(value) < 2 or value[-1] != quote or re.search(rf"(?<!\\){quote}", inner):
+    if (
+        quote not in ("'", '"')
+        or len(value) < 2
+        or value[-1] != quote
+        or re.search(rf"(?<!\\){quote}", inner)
+    ):
         return value
     return inner.replace(f"\\{quote}", quote)
 
@@ -56,7 +64,8 @@ def truth(key: str, text: str) -> bool:
 
 
 def listed(text: str) -> list[str]:
-    """The parts of a comma separated list, without the spaces around them and without empty ones."""
+    """The parts of a comma separated list, without the spaces around them and without empty
+    ones."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -65,7 +74,8 @@ def output_of(options: Mapping[str, str]) -> Path:
     output = Path(options.get("output", OUTPUT))
     if not output.is_dir():
         raise ConfigError(
-            f"output: there is no folder '{output}'; name the one the Runs were written to: output=FOLDER"
+            f"output: there is no folder '{output}'; name the one the Runs were written to: "
+            "output=FOLDER"
         )
     return output
 
@@ -75,7 +85,9 @@ def sweep_of(output: Path, name: str) -> Path:
     folder = sweep_folder(output, name)
     if not (folder / SWEEP).is_file():
         known = [path.parent.name for path in output.glob(f"sweeps/*/{SWEEP}")]
-        raise ConfigError(f"sweep: there is no sweep '{name}' in {output}.{did_you_mean(name, known)}")
+        raise ConfigError(
+            f"sweep: there is no sweep '{name}' in {output}.{did_you_mean(name, known)}"
+        )
     return folder
 
 

@@ -1,4 +1,5 @@
-"""Which Runs a verb reads: `sweep=` by name, `source=` folders, or an experiment of MLflow that is downloaded first."""
+"""Which Runs a verb reads: `sweep=` by name, `source=` folders, or an experiment of MLflow that is
+downloaded first."""
 
 from __future__ import annotations
 
@@ -22,15 +23,16 @@ MLFLOW = "mlflow:"
 def sources(options: Mapping[str, str], verb: str = "table") -> list[Path]:
     """Folders that `analysis.find_runs` reads, for the words of a verb.
 
-    `sweep=NAME,...` are sweeps of `output=`; `source=` is one or more, comma separated, of a folder (a Run's, a
-    sweep's, an output folder) and `mlflow:EXPERIMENT` or `mlflow:EXPERIMENT/SWEEP`, which is brought up to date under
-    `output=` from the store `tracking.uri=` ('' for the output folder's mlflow.db). Runs of an experiment that are
-    left out are named on standard error. Raises ConfigError for neither or both of `sweep` and `source`, a sweep that
-    is not there or an empty source; TrackingError for an experiment that is not there or cannot be read.
-    """
+    `sweep=NAME,...` are sweeps of `output=`; `source=` is one or more, comma separated, of a folder
+    (a Run's, a sweep's, an output folder) and `mlflow:EXPERIMENT` or `mlflow:EXPERIMENT/SWEEP`,
+    which is brought up to date under `output=` from the store `tracking.uri=` ('' for the output
+    folder's mlflow.db). Runs of an experiment that are left out are named on standard error. Raises
+    ConfigError for neither or both of `sweep` and `source`, a sweep that is not there or an empty
+    source; TrackingError for an experiment that is not there or cannot be read."""
     if ("sweep" in options) == ("source" in options):
         raise ConfigError(
-            f"{verb}: name what to read, and one way only: sweep=NAME, source=FOLDER or source=mlflow:EXPERIMENT"
+            f"{verb}: name what to read, and one way only: sweep=NAME, source=FOLDER or "
+            "source=mlflow:EXPERIMENT"
         )
     if "sweep" in options:
         output = output_of(options)
@@ -53,7 +55,8 @@ def tell_left_out(what: str, reasons: Iterable[str]) -> None:
 
 
 def tell_unreadable(found: Found | None, what: str) -> int:
-    """Name on standard error the records that cannot be read, and so are no part of `what`; the exit code.
+    """Name on standard error the records that cannot be read, and so are no part of `what`; the
+    exit code.
 
     0 where there is none, else 1: what was made of the others is not of all that was asked for.
     """

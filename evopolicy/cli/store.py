@@ -1,4 +1,5 @@
-"""Which of MLflow's stores a verb means: the one its options name, else the one a sweep was logged to."""
+"""Which of MLflow's stores a verb means: the one its options name, else the one a sweep was logged
+to."""
 
 from __future__ import annotations
 
@@ -13,11 +14,17 @@ from evopolicy.tracking.store import Tracking, unused_variable
 
 
 def known_store(sweep: Sweep, options: Mapping[str, str]) -> Mapping[str, str]:
-    """Where `sweep` was logged. Raises ConfigError where somebody else names the store, and the command does not."""
-    if sweep.tracking.get("uri") and "tracking.uri" not in options and not is_ours(sweep.tracking, sweep.seal):
+    """Where `sweep` was logged. Raises ConfigError where somebody else names the store, and the
+    command does not."""
+    if (
+        sweep.tracking.get("uri")
+        and "tracking.uri" not in options
+        and not is_ours(sweep.tracking, sweep.seal)
+    ):
         raise ConfigError(
-            f"tracking.uri: the sweep '{clean(sweep.name, 80)}' was not made by you on this machine and names a store"
-            " of its own; say which store is meant: tracking.uri=URI, or tracking.uri= for the output folder's own"
+            f"tracking.uri: the sweep '{clean(sweep.name, 80)}' was not made by you on this "
+            "machine and names a store of its own; say which store is meant: tracking.uri=URI, "
+            "or tracking.uri= for the output folder's own"
         )
     return sweep.tracking
 

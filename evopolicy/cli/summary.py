@@ -1,4 +1,5 @@
-"""What is printed when a command's cells have ended: the rank table, failures, and where to look next."""
+"""What is printed when a command's cells have ended: the rank table, failures, and where to look
+next."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _LISTED = 20
 
 
 def print_sweep(board: Board, output: Path, at: str, *, tracked: bool) -> None:
-    """The rank table of the sweep, its failures and the next commands. `at` is the override that names the output."""
+    """The rank table of the sweep, its failures and the next commands. `at` is the override that
+    names the output."""
     print()
     print_table_or_why(sweep_folder(output, board.name))
     if used := usage_line(_states(board)):
@@ -61,16 +63,20 @@ def _states(board: Board) -> Iterator[RunState]:
 def print_table(
     *sources: Path, allow: Sequence[str] = (), form: Format = "terminal", target: Path | None = None
 ) -> int:
-    """The rank table of every Run in `sources`, and below it what they reproduce of the paper's random row.
+    """The rank table of every Run in `sources`, and below it what they reproduce of the paper's
+    random row.
 
-    In another format, or where it goes into the file `target`, it is the table alone. Returns the exit code: 1 where a
-    record in them cannot be read, each named on standard error.
-    Raises RecordError where there is nothing to read or what there is cannot be compared.
-    """
+    In another format, or where it goes into the file `target`, it is the table alone. Returns the
+    exit code: 1 where a record in them cannot be read, each named on standard error. Raises
+    RecordError where there is nothing to read or what there is cannot be compared."""
     from evopolicy.analysis import find_runs, present_ranks, random_row, random_table, rank_table
 
     found = find_runs(*sources)
-    write_table(present_ranks(rank_table(found, allow=allow), "" if form == "terminal" else "Rank table"), form, target)
+    write_table(
+        present_ranks(rank_table(found, allow=allow), "" if form == "terminal" else "Rank table"),
+        form,
+        target,
+    )
     if target is None and form == "terminal" and (row := random_row(found)):
         print()
         write_table(random_table(row), form, None)
@@ -78,7 +84,8 @@ def print_table(
 
 
 def write_table(table: Table, form: Format, target: Path | None) -> None:
-    """Print `table`, or write it to `target`; notes of a CSV, which has no place for them, go to standard error."""
+    """Print `table`, or write it to `target`; notes of a CSV, which has no place for them, go to
+    standard error."""
     from evopolicy.present import formats, text
 
     if target is None and form == "terminal":
@@ -96,7 +103,8 @@ def write_table(table: Table, form: Format, target: Path | None) -> None:
 
 
 def print_table_or_why(source: Path) -> int:
-    """The rank table of what has just been measured in `source`, or why there is none; the exit code.
+    """The rank table of what has just been measured in `source`, or why there is none; the exit
+    code.
 
     0 where the Runs cannot be compared: they were made all the same.
     """
@@ -111,13 +119,21 @@ def agent_lines(run: Run) -> Iterator[tuple[str, str]]:
     """What the agent did and used, by name; only what is known."""
     state = run.state
     if state.agent_ended:
-        counts = [plural(n, word) for n, word in ((state.turns, "turn"), (state.tool_calls, "tool call")) if n]
+        counts = [
+            plural(n, word)
+            for n, word in ((state.turns, "turn"), (state.tool_calls, "tool call"))
+            if n
+        ]
         if requests := state.usage.get("requests"):
             counts.append(plural(requests, "request"))
         if state.agent_attempts > 1:
             counts.append(plural(state.agent_attempts, "attempt"))
         yield "agent", ", ".join([state.agent_ended, *counts])
-        waiting = f", waiting for its provider {duration(state.waiting_seconds)}" if state.waiting_seconds >= 1 else ""
+        waiting = (
+            f", waiting for its provider {duration(state.waiting_seconds)}"
+            if state.waiting_seconds >= 1
+            else ""
+        )
         thinking, evaluating = duration(state.thinking_seconds), duration(state.evaluating_seconds)
         yield "time", f"thinking {thinking}, evaluating {evaluating}{waiting}"
     if state.agent_error:
@@ -140,7 +156,8 @@ _KINDS = {
 
 
 def tokens_text(usage: Mapping[str, Any]) -> str:
-    """`1,000 input, 5,000 cached, 1,200 output (300 reasoning)`; `≈` before an estimate; '' where nobody says."""
+    """`1,000 input, 5,000 cached, 1,200 output (300 reasoning)`; `≈` before an estimate; '' where
+    nobody says."""
     parts = [f"{usage[kind]:,} {word}" for kind, word in _KINDS.items() if usage.get(kind)]
     reasoning = usage.get("reasoning_tokens")
     about = "≈ " if parts and usage.get("tokens_are_estimate") else ""
@@ -189,11 +206,15 @@ def usage_line(states: Iterable[RunState]) -> str:
         return ""
     parts = [tokens_text(total) and f"{tokens_text(total)} tokens"]
     if total.get("cost_usd") is not None:
-        parts.append(cost_text(total) + (f" and the unknown cost of {plural(unpriced, 'cell')}" if unpriced else ""))
+        parts.append(
+            cost_text(total)
+            + (f" and the unknown cost of {plural(unpriced, 'cell')}" if unpriced else "")
+        )
     elif unpriced:
         parts.append("cost unknown")
     note = (
-        f" ({plural(silent, 'cell')} of {told + silent} not counted: neither the provider nor prices= tell)"
+        f" ({plural(silent, 'cell')} of {told + silent} not counted: neither the provider nor "
+        "prices= tell)"
         if silent
         else ""
     )
@@ -214,10 +235,17 @@ def print_run(run: Run, at: str, *, tracked: bool) -> None:
     for name, value in agent_lines(run):
         print(f"  {name:<15} {value}")
     if not run.valid:
-        words = "; ".join(REASON_TEXTS[reason] for reason in run.result.reasons if reason in REASON_TEXTS)
-        print(f"  NOT VALID       {clean(run.state.explained(run.result.reasons))}{f': {words}' if words else ''}")
+        words = "; ".join(
+            REASON_TEXTS[reason] for reason in run.result.reasons if reason in REASON_TEXTS
+        )
+        print(
+            "  NOT VALID       "
+            f"{clean(run.state.explained(run.result.reasons))}{f': {words}' if words else ''}"
+        )
         again = ", and pays for its agent again" if tokens_text(state.usage) else ""
-        print(f"  next            the same command runs it again{again}; this one is kept in invalid/")
+        print(
+            f"  next            the same command runs it again{again}; this one is kept in invalid/"
+        )
     print(f"  record          {run.folder}")
     if tracked:
         print(f"\nIn MLflow: evopolicy ui{at}")

@@ -1,4 +1,5 @@
-"""The file that `to=` names: what cannot be written is found before the work, and what is written is whole."""
+"""The file that `to=` names: what cannot be written is found before the work, and what is written
+is whole."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def check_target(path: Path | str) -> Path:
 
 
 def write_target(path: Path, content: bytes | str) -> None:
-    """Make the folders `path` needs and write it, whole or not at all: what was there stays where this fails.
+    """Make the folders `path` needs and write it, whole or not at all: what was there stays where
+    this fails.
 
     Text is written as UTF-8. Raises ConfigError.
     """
@@ -38,7 +40,9 @@ def write_target(path: Path, content: bytes | str) -> None:
     place = path.resolve()  # a link goes on naming the file it names
     try:
         if place.exists() and not place.is_file():
-            place.write_bytes(content)  # a pipe or a terminal is written to, never replaced by a file
+            place.write_bytes(
+                content
+            )  # a pipe or a terminal is written to, never replaced by a file
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         _replace(place, content)

@@ -1,7 +1,8 @@
-"""The contract of an Executor: `check_executor(make)`, or a test class that inherits ExecutorContract.
+"""The contract of an Executor: `check_executor(make)`, or a test class that inherits
+ExecutorContract.
 
-It brings its own Benchmark, a counting task without dependencies, so that an Executor from outside is tested alone.
-"""
+It brings its own Benchmark, a counting task without dependencies, so that an Executor from outside
+is tested alone."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ import numpy as np
 
 from evopolicy.kernel import spaces
 from evopolicy.kernel.errors import ExecutionError
-from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.ports.benchmark import (
+    Artifact,
+    BenchmarkReference,
+    BenchmarkSpec,
+    EpisodeSpec,
+    Split,
+    Transition,
+)
 from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome
 from evopolicy.kernel.ports.protocols import ISOLATIONS, Executor, Limits, RenderJob
 from evopolicy.kernel.trace import read_trace
@@ -32,13 +40,17 @@ LIMITS = Limits(
     step_seconds=30.0,
     stall_factor=120.0,
 )
-_FORMAT = "class P:\n    {state}\n    def act(self, obs):\n        {act}\ndef make_policy(context): return P()\n"
+_FORMAT = (
+    "class P:\n    {state}\n    def act(self, obs):\n        {act}\ndef "
+    "make_policy(context): return P()\n"
+)
 
 Make = Callable[[BenchmarkReference, Limits], Executor]
 
 
 class _Counting:
-    """Environment: the reward of a step is its Action plus a number drawn from the Episode's seed."""
+    """Environment: the reward of a step is its Action plus a number drawn from the Episode's
+    seed."""
 
     def __init__(self, episode: EpisodeSpec) -> None:
         self._rng = np.random.default_rng(episode.seed)
@@ -53,7 +65,9 @@ class _Counting:
         if self._breaks and self._steps == 2:
             raise RuntimeError("broken on purpose")
         reward = float(action) + float(self._rng.random())
-        return Transition(self._rng.random(2), reward, self._steps == STEPS, False, {"count": self._steps})
+        return Transition(
+            self._rng.random(2), reward, self._steps == STEPS, False, {"count": self._steps}
+        )
 
     def measures(self) -> Mapping[str, Any]:
         return {"count": self._steps}
@@ -128,7 +142,9 @@ def check_executor(make: Make) -> None:
             check(executor)
         except (AssertionError, ExecutionError) as error:
             words = " ".join(str(error).split())
-            broken.append(f"- {(check.__doc__ or check.__name__).splitlines()[0]} {words[:300]}".rstrip())
+            broken.append(
+                f"- {(check.__doc__ or check.__name__).splitlines()[0]} {words[:300]}".rstrip()
+            )
         finally:
             executor.close()
     if broken:
@@ -152,7 +168,10 @@ def _program(act: str, state: str = "pass") -> Iterator[Path]:
 
 
 def _outcomes(results: Sequence[EpisodeResult]) -> list[Outcome]:
-    _rule(all(result.outcome is not None and result.fault is None for result in results), "an Episode was not played")
+    _rule(
+        all(result.outcome is not None and result.fault is None for result in results),
+        "an Episode was not played",
+    )
     return [result.outcome for result in results if result.outcome is not None]
 
 
@@ -161,7 +180,7 @@ def _rule(holds: bool, otherwise: str) -> None:
         raise AssertionError(otherwise)
 
 
-# --- the rules ---------------------------------------------------------------------------------------------------
+# --- the rules ------------------------------------------------------------------------------------
 
 
 def check_identity(executor: Executor) -> None:
@@ -176,7 +195,10 @@ def check_order(executor: Executor) -> None:
     with _program("return 2") as folder:
         outcomes = _outcomes(executor.evaluate(folder, specs))
         _rule(executor.evaluate(folder, []) == [], "no Episodes did not give no results")
-    _rule([outcome.index for outcome in outcomes] == [spec.index for spec in specs], "they are in another order")
+    _rule(
+        [outcome.index for outcome in outcomes] == [spec.index for spec in specs],
+        "they are in another order",
+    )
     for outcome in outcomes:
         _rule((outcome.length, outcome.ending) == (STEPS, "terminated"), f"it ended as {outcome}")
         _rule(dict(outcome.measures) == {"count": STEPS}, "the measures are missing")
@@ -189,36 +211,63 @@ def check_repeatable(executor: Executor) -> None:
         first = _outcomes(executor.evaluate(folder, _sound(8)))
         again = _outcomes(executor.evaluate(folder, list(reversed(_sound(8)))))
     _rule(first == list(reversed(again)), "they differ")
-    _rule(len({outcome.episode_return for outcome in first}) == 8, "the policy seed reaches no random numbers")
+    _rule(
+        len({outcome.episode_return for outcome in first}) == 8,
+        "the policy seed reaches no random numbers",
+    )
 
 
 def check_fresh(executor: Executor) -> None:
-    """Every Episode has a new process, a new Policy and an empty scratch folder as its working folder."""
-    act = "self.n += 1; print(self.n, len(os.listdir()), 'K' in os.environ); os.environ['K'] = '1'; return 0"
+    """Every Episode has a new process, a new Policy and an empty scratch folder as its working
+    folder."""
+    act = (
+        "self.n += 1; print(self.n, len(os.listdir()), 'K' in os.environ); os.environ['K'] = "
+        "'1'; return 0"
+    )
     act = f"import os\n        open(str(self.n), 'w').close() if self.n else None\n        {act}"
     with _program(act, "n = 0") as folder:
         texts = {outcome.output.text for outcome in _outcomes(executor.evaluate(folder, _sound(6)))}
     _rule(len(texts) == 1, "Episodes of one Program print different things")
-    _rule(next(iter(texts)).startswith("1 0 False\n2 1 True\n"), f"an Episode found {next(iter(texts))!r}")
+    _rule(
+        next(iter(texts)).startswith("1 0 False\n2 1 True\n"),
+        f"an Episode found {next(iter(texts))!r}",
+    )
 
 
 def check_failures(executor: Executor) -> None:
-    """What a Policy does wrong is its failure, told with kind, phase, step and its own traceback."""
+    """What a Policy does wrong is its failure, told with kind, phase, step and its own
+    traceback."""
     with _program("return 7") as folder:
         failure = _outcomes(executor.evaluate(folder, _sound(1)))[0].failure
-    _rule(failure is not None and failure.kind == "invalid_action", f"an invalid Action gave {failure}")
+    _rule(
+        failure is not None and failure.kind == "invalid_action",
+        f"an invalid Action gave {failure}",
+    )
     with _program("self.n += 1\n        return 0 if self.n < 3 else 1 // 0", "n = 0") as folder:
         outcome = _outcomes(executor.evaluate(folder, _sound(1)))[0]
     failure = outcome.failure
-    _rule(failure is not None and outcome.ending == "failed", "an exception does not count as a failure")
+    _rule(
+        failure is not None and outcome.ending == "failed",
+        "an exception does not count as a failure",
+    )
     if failure is not None:
-        _rule((failure.kind, failure.phase, failure.step) == ("exception", "act", 2), f"an exception gave {failure}")
-        _rule('"policy.py", line 5' in failure.traceback, "the traceback does not show the Program's own line")
-        _rule(str(folder) not in failure.traceback + failure.message, "it shows a path of this machine")
+        _rule(
+            (failure.kind, failure.phase, failure.step) == ("exception", "act", 2),
+            f"an exception gave {failure}",
+        )
+        _rule(
+            '"policy.py", line 5' in failure.traceback,
+            "the traceback does not show the Program's own line",
+        )
+        _rule(
+            str(folder) not in failure.traceback + failure.message,
+            "it shows a path of this machine",
+        )
 
 
 def check_limits(executor: Executor) -> None:
-    """A call over its CPU time, an Episode over its memory and a process that ends are their own kinds."""
+    """A call over its CPU time, an Episode over its memory and a process that ends are their own
+    kinds."""
     for act, kind in (
         ("while True: pass", "act_time"),
         ("x = b'x' * (1 << 34); return len(x)", "memory"),
@@ -227,7 +276,10 @@ def check_limits(executor: Executor) -> None:
         with _program(act) as folder:
             failure = _outcomes(executor.evaluate(folder, _sound(1)))[0].failure
         _rule(failure is not None and failure.kind == kind, f"'{act}' gave {failure}")
-        _rule(failure is not None and (failure.limit is not None or kind == "died"), f"'{kind}' tells no limit")
+        _rule(
+            failure is not None and (failure.limit is not None or kind == "died"),
+            f"'{kind}' tells no limit",
+        )
 
 
 def check_faults(executor: Executor) -> None:
@@ -236,22 +288,33 @@ def check_faults(executor: Executor) -> None:
         results = executor.evaluate(folder, episodes(8))
     for result in results:
         if result.index % 4 == BROKEN:
-            _rule(result.outcome is None and result.fault is not None, "a broken Environment gave an outcome")
-            _rule(result.fault is not None and result.fault.kind == "environment", f"the fault is {result.fault}")
+            _rule(
+                result.outcome is None and result.fault is not None,
+                "a broken Environment gave an outcome",
+            )
+            _rule(
+                result.fault is not None and result.fault.kind == "environment",
+                f"the fault is {result.fault}",
+            )
         else:
             _rule(result.outcome is not None, f"another Episode was harmed: {result.fault}")
 
 
 def check_traces(executor: Executor) -> None:
     """A trace holds the reset and every step, and can be read back."""
-    with _program("return 1") as folder, tempfile.TemporaryDirectory(prefix="evopolicy-contract-") as traces:
+    with (
+        _program("return 1") as folder,
+        tempfile.TemporaryDirectory(prefix="evopolicy-contract-") as traces,
+    ):
         results = executor.evaluate(folder, _sound(3), traces=Path(traces))
         for result in results:
             _rule(result.trace is not None, "there is no trace")
             rows = list(read_trace(result.trace)) if result.trace else []
             _rule([row.step for row in rows] == list(range(STEPS + 1)), "rows are missing")
             _rule(rows[0].action is None and rows[-1].terminated, "the first or last row is wrong")
-            _rule(rows[2].action == 1 and rows[2].info == {"count": 2}, "a row does not hold its step")
+            _rule(
+                rows[2].action == 1 and rows[2].info == {"count": 2}, "a row does not hold its step"
+            )
 
 
 def check_progress(executor: Executor) -> None:
@@ -263,11 +326,22 @@ def check_progress(executor: Executor) -> None:
 
 
 def check_check(executor: Executor) -> None:
-    """`check` asks a Program for Actions on observations the seed decides, and tells what an Episode would tell."""
+    """`check` asks a Program for Actions on observations the seed decides, and tells what an
+    Episode would tell."""
     with _program("print(obs)\n        return 1") as folder:
-        report, again, other = executor.check(folder, 4), executor.check(folder, 4), executor.check(folder, 5)
-    _rule(report.ok and report.failure is None and set(report.actions) == {1}, f"a sound Program gave {report}")
-    _rule(report == again and report.output != other.output, "the seed does not decide the observations")
+        report, again, other = (
+            executor.check(folder, 4),
+            executor.check(folder, 4),
+            executor.check(folder, 5),
+        )
+    _rule(
+        report.ok and report.failure is None and set(report.actions) == {1},
+        f"a sound Program gave {report}",
+    )
+    _rule(
+        report == again and report.output != other.output,
+        "the seed does not decide the observations",
+    )
     with _program("return nothing") as folder:
         report = executor.check(folder, 4)
     _rule(not report.ok and report.failure is not None, "a Program that raises is called sound")
@@ -276,7 +350,10 @@ def check_check(executor: Executor) -> None:
 def check_render(executor: Executor) -> None:
     """`render` gives the pictures that can be made and none for those that cannot."""
     with tempfile.TemporaryDirectory(prefix="evopolicy-contract-") as folder:
-        jobs = [RenderJob(episode, Path(folder) / "trace", Path(folder) / "out") for episode in episodes(5)]
+        jobs = [
+            RenderJob(episode, Path(folder) / "trace", Path(folder) / "out")
+            for episode in episodes(5)
+        ]
         names = [artifact.name for artifact in executor.render(jobs)]
     _rule(names == ["0.txt", "1.txt", "2.txt", "4.txt"], f"it gave {names}")
 

@@ -1,8 +1,9 @@
-"""Foreign code in a process of its own: with a deadline, a folder and a session of its own, and no terminal.
+"""Foreign code in a process of its own: with a deadline, a folder and a session of its own, and no
+terminal.
 
-Started as `python -m evopolicy.execution.foreign_call FD`. That process keeps another one, which runs the code, and
-ends all that is left of it, whatever session it has fled to; the Host reads plain values from FD and nothing else.
-"""
+Started as `python -m evopolicy.execution.foreign_call FD`. That process keeps another one, which
+runs the code, and ends all that is left of it, whatever session it has fled to; the Host reads
+plain values from FD and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from evopolicy.kernel.errors import EvoPolicyError, ExecutionError
 from evopolicy.kernel.files.folders import HeldFolder
 
 IMPORT_SECONDS = 120.0
-"""For what comes before the first call that is announced: an interpreter and large packages, on a busy machine."""
+"""For what comes before the first call that is announced: an interpreter and large packages, on a
+busy machine."""
 LARGEST = 1 << 26
 _CLOSE_SECONDS = 10.0
 _SHOWN = 300
@@ -36,17 +38,23 @@ _STARTING = "while it was started"
 
 
 def call(function: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-    """What `function` (`module:name`), called with `tell` and `arguments`, returns: a plain value, as are those.
+    """What `function` (`module:name`), called with `tell` and `arguments`, returns: a plain value,
+    as are those.
 
-    It calls `tell(phase)` ("while it was made") before whatever may hang: from then on it has `seconds`, at least
-    IMPORT_SECONDS with `imports=True`. An error of EvoPolicy's that it raises is raised here. Raises ExecutionError,
-    saying how and in which phase, where it ends in another way, does not return, or answers too much.
-    """
+    It calls `tell(phase)` ("while it was made") before whatever may hang: from then on it has
+    `seconds`, at least IMPORT_SECONDS with `imports=True`. An error of EvoPolicy's that it raises
+    is raised here. Raises ExecutionError, saying how and in which phase, where it ends in another
+    way, does not return, or answers too much."""
     with HeldFolder("foreign") as folder:
         home, log = folder / "home", folder / "log"
         home.mkdir()
         path = [entry or str(Path.cwd()) for entry in sys.path]
-        asked = {"function": function, "arguments": dict(arguments), "path": path, "parent": os.getpid()}
+        asked = {
+            "function": function,
+            "arguments": dict(arguments),
+            "path": path,
+            "parent": os.getpid(),
+        }
         request = folder / "asked.json"
         request.write_text(json.dumps(asked))
         reader, writer = os.pipe()
@@ -66,7 +74,14 @@ def call(function: str, arguments: Mapping[str, Any], seconds: float) -> Any:
 def _start(writer: int, request: Path, home: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "evopolicy.execution.foreign_call", str(writer), str(request)],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "evopolicy.execution.foreign_call",
+                str(writer),
+                str(request),
+            ],
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -83,7 +98,8 @@ def _heard(child: subprocess.Popen[bytes], reader: int, log: Path, seconds: floa
     while True:
         if not select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
             raise ExecutionError(
-                f"it did not return within {allowed:g} s {phase} (execution.limits.step_seconds allows it longer)"
+                f"it did not return within {allowed:g} s {phase} (execution.limits.step_seconds "
+                "allows it longer)"
             )
         data = os.read(reader, 1 << 18)
         if not data:
@@ -116,7 +132,9 @@ def _message(line: bytes) -> dict[str, Any]:
 def error_of(name: str, text: str) -> EvoPolicyError:
     """The error of EvoPolicy's that is called `name`, such as 'ConfigError'."""
     kind = getattr(errors, name, None)
-    known = isinstance(kind, type) and issubclass(kind, EvoPolicyError) and kind is not errors.Refused
+    known = (
+        isinstance(kind, type) and issubclass(kind, EvoPolicyError) and kind is not errors.Refused
+    )
     return kind(text) if known else ExecutionError(text)  # type: ignore[misc]
 
 
@@ -131,9 +149,16 @@ def _last_words(log: Path) -> str:
     """The last line it wrote, as one that a terminal can show."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 4_096))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in file.read().decode("utf-8", "replace").splitlines()
+            if line.strip()
+        ]
         if lines:
-            return "; it last wrote: " + "".join(c if c.isprintable() else " " for c in lines[-1])[-_SHOWN:]
+            return (
+                "; it last wrote: "
+                + "".join(c if c.isprintable() else " " for c in lines[-1])[-_SHOWN:]
+            )
     return ""
 
 
@@ -147,11 +172,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-# --- the process that keeps, and the one that runs ---------------------------------------------------------------
+# --- the process that keeps, and the one that runs ------------------------------------------------
 
 
 def main(fd: int, request: Path) -> None:
-    """Run what `request` says in a process of its own; end as that one ended, once nothing of it is left."""
+    """Run what `request` says in a process of its own; end as that one ended, once nothing of it is
+    left."""
     asked = json.loads(request.read_bytes())
     process.adopt_orphans()
     signal.signal(signal.SIGTERM, _leave)
@@ -168,7 +194,10 @@ def main(fd: int, request: Path) -> None:
     _end_all()
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        signal.signal(-code, signal.SIG_DFL) if -code not in (
+            signal.SIGKILL,
+            signal.SIGSTOP,
+        ) else None
         os.kill(os.getpid(), -code)
     os._exit(code if code >= 0 else 1)
 
@@ -179,7 +208,8 @@ def _leave(*_: object) -> None:
 
 
 def _end_all() -> None:
-    """Kill and reap everything below this process, until nothing is: what is orphaned meanwhile comes to it."""
+    """Kill and reap everything below this process, until nothing is: what is orphaned meanwhile
+    comes to it."""
     while True:
         kill_descendants()
         try:
@@ -198,7 +228,11 @@ def _run(fd: int, asked: Mapping[str, Any]) -> None:
     module, _, name = asked["function"].partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     try:
-        say(answer=function(lambda phase, imports=False: say(phase=phase, imports=imports), **asked["arguments"]))
+        say(
+            answer=function(
+                lambda phase, imports=False: say(phase=phase, imports=imports), **asked["arguments"]
+            )
+        )
     except EvoPolicyError as error:
         say(error=type(error).__name__, text=str(error))
 

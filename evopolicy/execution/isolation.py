@@ -1,4 +1,5 @@
-"""Chooses an isolation level: the strongest that a probe proves by really running it; fails closed."""
+"""Chooses an isolation level: the strongest that a probe proves by really running it; fails
+closed."""
 
 from __future__ import annotations
 
@@ -17,29 +18,37 @@ from typing import Literal
 from evopolicy.execution import probe
 from evopolicy.execution.agent.launcher import LocalAgentLauncher
 from evopolicy.execution.sandbox import bubblewrap, landlock, packages
-from evopolicy.kernel.errors import ConfigError, EvoPolicyError, ExecutionError, IsolationError, did_you_mean
+from evopolicy.kernel.errors import (
+    ConfigError,
+    EvoPolicyError,
+    ExecutionError,
+    IsolationError,
+    did_you_mean,
+)
 from evopolicy.kernel.files.folders import HeldFolder
 from evopolicy.kernel.ports.protocols import ISOLATIONS, AgentSite, Invocation, Isolation
 
 Asked = Literal["auto", "bubblewrap", "landlock", "none"]
 
 _LANDLOCK_REMEDY = (
-    "use a Linux kernel of 5.13 or newer with 'landlock' in /sys/kernel/security/lsm (boot with lsm=landlock,... where"
-    " it is off), or, in a container, a seccomp profile that allows the landlock calls"
+    "use a Linux kernel of 5.13 or newer with 'landlock' in /sys/kernel/security/lsm (boot with "
+    "lsm=landlock,... where it is off), or, in a container, a seccomp profile that allows the "
+    "landlock calls"
 )
 _INSTALL = "install the package 'bubblewrap', which apt, dnf, pacman, zypper and apk have"
 _NEWER = "install bubblewrap 0.7 or newer: this one knows no bound on a temporary file system"
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 """The setting below /proc/sys that is 1 where AppArmor restricts user namespaces."""
 APPARMOR_REMEDY = (
-    "AppArmor restricts user namespaces (Ubuntu 24.04 and newer): give bwrap a profile that allows 'userns'"
-    " (/etc/apparmor.d/bwrap, see docs/isolation.md); or as root:"
-    " sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    "AppArmor restricts user namespaces (Ubuntu 24.04 and newer): give bwrap a profile that "
+    "allows 'userns' (/etc/apparmor.d/bwrap, see docs/isolation.md); or as root: sysctl -w "
+    "kernel.apparmor_restrict_unprivileged_userns=0"
 )
 REFUSED = (
-    "in a container allow user namespaces and mounts in them (docker run --security-opt seccomp=unconfined"
-    " --security-opt apparmor=unconfined, or a profile that allows unshare, clone and mount); elsewhere a seccomp"
-    " filter or security module forbids them: ask the administrator; execution.isolation=landlock needs neither"
+    "in a container allow user namespaces and mounts in them (docker run --security-opt "
+    "seccomp=unconfined --security-opt apparmor=unconfined, or a profile that allows unshare, "
+    "clone and mount); elsewhere a seccomp filter or security module forbids them: ask the "
+    "administrator; execution.isolation=landlock needs neither"
 )
 """What helps where user namespaces are refused and no setting of the kernel's says why."""
 _SYSCTLS = Path("/proc/sys")
@@ -62,9 +71,13 @@ class Probed:
 
 
 def choose(asked: Asked, allow_unisolated: bool) -> Isolation:
-    """The level that will hold. Raises ConfigError for an unknown word, IsolationError where the level fails."""
+    """The level that will hold. Raises ConfigError for an unknown word, IsolationError where the
+    level fails."""
     if asked not in ("auto", *ISOLATIONS):
-        raise ConfigError(f"execution.isolation: unknown level '{asked}'.{did_you_mean(asked, ('auto', *ISOLATIONS))}")
+        raise ConfigError(
+            "execution.isolation: unknown level "
+            f"'{asked}'.{did_you_mean(asked, ('auto', *ISOLATIONS))}"
+        )
     if asked == "none":
         if not allow_unisolated:
             raise IsolationError(
@@ -72,7 +85,10 @@ def choose(asked: Asked, allow_unisolated: bool) -> Isolation:
                 " execution.allow_unisolated=true if that is what you want"
             )
         return "none"
-    tried = [probe_level(level) for level in (("bubblewrap", "landlock") if asked == "auto" else (asked,))]
+    tried = [
+        probe_level(level)
+        for level in (("bubblewrap", "landlock") if asked == "auto" else (asked,))
+    ]
     for found in tried:
         if found.works:
             return found.level
@@ -91,28 +107,33 @@ def probe_level(level: Isolation) -> Probed:
     if level == "none":
         return Probed(level, True, "nothing is isolated")
     if not sys.platform.startswith("linux"):
-        return Probed(level, False, f"it is a part of Linux, this is {sys.platform}", "run on Linux")
+        return Probed(
+            level, False, f"it is a part of Linux, this is {sys.platform}", "run on Linux"
+        )
     if landlock.abi() == 0:
-        return Probed(level, False, "the kernel has no Landlock, or it is switched off", _LANDLOCK_REMEDY)
+        return Probed(
+            level, False, "the kernel has no Landlock, or it is switched off", _LANDLOCK_REMEDY
+        )
     return _run_landlock() if level == "landlock" else _run_bubblewrap()
 
 
 def check_agent(level: Isolation) -> None:
-    """Raises IsolationError where Policies can be held at `level`, which a probe has proven, but an agent cannot."""
+    """Raises IsolationError where Policies can be held at `level`, which a probe has proven, but an
+    agent cannot."""
     if level == "bubblewrap" and not (found := probe_agent()).works:
         raise IsolationError(
-            "execution.isolation=bubblewrap holds here for Policies, but an agent's sandbox needs more and cannot be"
-            f" made: {found.detail} ({found.remedy})"
+            "execution.isolation=bubblewrap holds here for Policies, but an agent's sandbox "
+            f"needs more and cannot be made: {found.detail} ({found.remedy})"
         )
 
 
 @cache
 def probe_agent() -> Probed:
-    """Whether an agent can be held at `bubblewrap` too, by starting one that looks at what it finds.
+    """Whether an agent can be held at `bubblewrap` too, by starting one that looks at what it
+    finds.
 
-    Its sandbox has a process table, memory for files and filters that `bwrap` installs itself: some containers let all
-    that a Policy's sandbox needs through, and refuse those.
-    """
+    Its sandbox has a process table, memory for files and filters that `bwrap` installs itself: some
+    containers let all that a Policy's sandbox needs through, and refuse those."""
     found = probe_level("bubblewrap")
     return _run_agent() if found.works else found
 
@@ -148,10 +169,15 @@ def _run_agent() -> Probed:
         logs, workspace = folder / "logs", folder / "workspace"
         workspace.mkdir()
         site = AgentSite(workspace, folder / "no.sock", logs, "", 0)
-        launcher = LocalAgentLauncher(isolation="bubblewrap", client=Path(probe.__file__), policy_packages=())
+        launcher = LocalAgentLauncher(
+            isolation="bubblewrap", client=Path(probe.__file__), policy_packages=()
+        )
         try:
             started = launcher.start(
-                site, lambda task: Invocation((str(task.python), "-S", "-c", _LOOK), environment={"PYTHONPATH": ""})
+                site,
+                lambda task: Invocation(
+                    (str(task.python), "-S", "-c", _LOOK), environment={"PYTHONPATH": ""}
+                ),
             )
             try:
                 started.wait(_AGENT_SECONDS)
@@ -159,7 +185,11 @@ def _run_agent() -> Probed:
                 started.stop()
             failed: list[str] = json.loads((logs / "stdout.log").read_text())
         except (OSError, ValueError, EvoPolicyError) as error:
-            written = (logs / "stderr.log").read_text(errors="replace") if (logs / "stderr.log").exists() else ""
+            written = (
+                (logs / "stderr.log").read_text(errors="replace")
+                if (logs / "stderr.log").exists()
+                else ""
+            )
             last = (written.strip().splitlines() or [str(error)])[-1]
             return Probed("bubblewrap", False, last, _agent_remedy(last))
     if failed:
@@ -170,26 +200,36 @@ def _run_agent() -> Probed:
 def _agent_remedy(stderr: str) -> str:
     if "proc" in stderr:
         return (
-            "this container hides parts of /proc, and so lets nobody mount one: docker run --security-opt"
-            " systempaths=unconfined (Podman: --security-opt unmask=ALL, Kubernetes: procMount: Unmasked);"
-            " execution.isolation=landlock holds agents that have no provider"
+            "this container hides parts of /proc, and so lets nobody mount one: docker run "
+            "--security-opt systempaths=unconfined (Podman: --security-opt unmask=ALL, "
+            "Kubernetes: procMount: Unmasked); execution.isolation=landlock holds agents that "
+            "have no provider"
         )
     return _bubblewrap_remedy(stderr)
 
 
 def _run_landlock() -> Probed:
-    path = os.pathsep.join(dict.fromkeys((str(Path(__file__).resolve().parents[2]), *filter(None, sys.path))))
+    path = os.pathsep.join(
+        dict.fromkeys((str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)))
+    )
     command = [sys.executable, "-m", "evopolicy.execution.probe", *map(str, probe_paths())]
     held = f"Landlock ABI {landlock.abi()} with seccomp and resource limits"
     return _judged("landlock", command, {"PYTHONPATH": path}, held, lambda _said: _LANDLOCK_REMEDY)
 
 
 def _judged(
-    level: Isolation, command: Sequence[str], env: Mapping[str, str], held: str, remedy: Callable[[str], str]
+    level: Isolation,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    held: str,
+    remedy: Callable[[str], str],
 ) -> Probed:
-    """Runs a probe; `held`: what works where it finds nothing; `remedy`: of what it wrote to stderr."""
+    """Runs a probe; `held`: what works where it finds nothing; `remedy`: of what it wrote to
+    stderr."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False, cwd="/")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=env, check=False, cwd="/"
+        )
         failed: list[str] = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Probed(level, False, f"the probe could not be run: {error}", remedy(str(error)))
@@ -205,7 +245,10 @@ def _run_bubblewrap() -> Probed:
     program = bubblewrap.find()
     if program is None:
         return Probed("bubblewrap", False, "there is no program 'bwrap' on the PATH", _INSTALL)
-    held = f"namespaces and an empty root by {program}, Landlock ABI {landlock.abi()} with seccomp and resource limits"
+    held = (
+        f"namespaces and an empty root by {program}, Landlock ABI {landlock.abi()} with "
+        "seccomp and resource limits"
+    )
     with HeldFolder("probe") as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"\0evopolicy-probe-{secrets.token_hex(8)}")
         listener.listen()
@@ -217,28 +260,39 @@ def _run_bubblewrap() -> Probed:
             )
         except (OSError, ExecutionError) as error:
             return Probed(
-                "bubblewrap", False, f"it cannot be prepared: {error}", "set TMPDIR to a folder you can write"
+                "bubblewrap",
+                False,
+                f"it cannot be prepared: {error}",
+                "set TMPDIR to a folder you can write",
             )
         seen, scratch = f"{bubblewrap.SEEN}/engine", f"{bubblewrap.SCRATCH}/0"
         outside = probe.Outside(
             os.getpid(), listener.getsockname()[1:].decode(), str(folder / "hidden"), bubblewrap.SEEN, scratch,
             _PROBED_BYTES,
         )  # fmt: skip
-        arguments = ["--outside", json.dumps(asdict(outside)), f"{seen}/evopolicy/execution/probe.py"]
+        arguments = [
+            "--outside",
+            json.dumps(asdict(outside)),
+            f"{seen}/evopolicy/execution/probe.py",
+        ]
         env = {"PYTHONPATH": seen, "TMPDIR": scratch}
         command = (*command, "-s", "-S", "-B", "-P", "-m", "evopolicy.execution.probe", *arguments)
         return _judged("bubblewrap", command, env, held, _bubblewrap_remedy)
 
 
 def _bubblewrap_remedy(stderr: str) -> str:
-    """What helps where `bwrap` wrote `stderr`: it says the same for several causes, the kernel's settings tell."""
+    """What helps where `bwrap` wrote `stderr`: it says the same for several causes, the kernel's
+    settings tell."""
     if "Unknown option" in stderr:
         return _NEWER
-    return switched_off() or (REFUSED if "bwrap:" in stderr else "use execution.isolation=landlock, and report this")
+    return switched_off() or (
+        REFUSED if "bwrap:" in stderr else "use execution.isolation=landlock, and report this"
+    )
 
 
 def switched_off(sysctls: Path | None = None) -> str:
-    """How to get user namespaces where a setting of the kernel's keeps them from this process; '' where none does.
+    """How to get user namespaces where a setting of the kernel's keeps them from this process; ''
+    where none does.
 
     `sysctls`: what to read in place of `/proc/sys`.
     """
@@ -250,7 +304,10 @@ def switched_off(sysctls: Path | None = None) -> str:
     if setting(folder, APPARMOR) == "1":
         return APPARMOR_REMEDY
     if setting(folder, "kernel/unprivileged_userns_clone") == "0":
-        return "user namespaces are for root alone here; as root: sysctl -w kernel.unprivileged_userns_clone=1"
+        return (
+            "user namespaces are for root alone here; as root: sysctl -w "
+            "kernel.unprivileged_userns_clone=1"
+        )
     return ""
 
 

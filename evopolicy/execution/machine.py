@@ -1,4 +1,5 @@
-"""What a record says of where it was made: versions of what was run, and the machine. No host name and no path."""
+"""What a record says of where it was made: versions of what was run, and the machine. No host name
+and no path."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from evopolicy.kernel.ports.benchmark import Benchmark
 def versions(benchmark: Benchmark, packages: Sequence[str] = ()) -> dict[str, str]:
     """Versions of what an outcome depends on.
 
-    Python, evopolicy, the Benchmark's distribution, what those need directly, and the `packages` a Policy may import.
-    """
+    Python, evopolicy, the Benchmark's distribution, what those need directly, and the `packages` a
+    Policy may import."""
     found = {"python": platform.python_version()}
     distribution = benchmark.reference.factory.partition(":")[0].partition(".")[0].replace("_", "-")
     for name in (
@@ -49,7 +50,11 @@ def _requirements(distribution: str) -> list[str]:
         needs = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
         return []
-    return [match[0] for need in needs if "extra ==" not in need and (match := re.match(r"[A-Za-z0-9_.-]+", need))]
+    return [
+        match[0]
+        for need in needs
+        if "extra ==" not in need and (match := re.match(r"[A-Za-z0-9_.-]+", need))
+    ]
 
 
 def cores() -> int:
@@ -62,7 +67,10 @@ def machine() -> dict[str, Any]:
     model = platform.processor()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+        model = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+            model,
+        )
     return {
         "cpu": model,
         "cores": cores(),

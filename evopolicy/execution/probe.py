@@ -1,8 +1,9 @@
-"""Applies the level `landlock` to itself and tries what must not be possible; prints what was, as a JSON list.
+"""Applies the level `landlock` to itself and tries what must not be possible; prints what was, as a
+JSON list.
 
-Run as `python -m evopolicy.execution.probe [--outside JSON] PATH...`: the paths are files that must become unreadable.
-With `--outside` it runs inside bubblewrap, and tries first what the namespaces alone must hold back.
-"""
+Run as `python -m evopolicy.execution.probe [--outside JSON] PATH...`: the paths are files that must
+become unreadable. With `--outside` it runs inside bubblewrap, and tries first what the namespaces
+alone must hold back."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def let_through(outside: Outside) -> list[str]:
         "writing to the root": lambda: Path("/evopolicy-probe").mkdir(),
         "writing to the shared folder": lambda: Path(outside.shared, "probe").mkdir(),
         "reading the process table": lambda: list(Path("/proc/self").iterdir()),
-        "filling the scratch folder beyond its bound": lambda: _fill(outside.scratch, outside.scratch_bytes + 1),
+        "filling the scratch folder beyond its bound": lambda: _fill(
+            outside.scratch, outside.scratch_bytes + 1
+        ),
     }
     if outside.pid not in (1, os.getpid()):
         attempts["signalling the Host"] = lambda: os.kill(outside.pid, 0)
@@ -100,7 +103,9 @@ def _confined(folder: Path, scratch: Path, other: Path, paths: list[str]) -> lis
         (scratch / "file").write_text("x")
     except OSError as error:
         return [f"it cannot be applied: {error}"]
-    attempts: dict[str, Callable[[], object]] = {f"reading {path}": Path(path).read_bytes for path in paths}
+    attempts: dict[str, Callable[[], object]] = {
+        f"reading {path}": Path(path).read_bytes for path in paths
+    }
     attempts |= {
         "opening a socket": socket.socket,
         "starting a process": os.fork,

@@ -9,12 +9,15 @@ import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-HOST_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
+HOST_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
+)
 """What the Host's machine is to blame for, whoever's code met it."""
 
 
 class EvoPolicyError(Exception):
-    """Base of every error EvoPolicy raises on purpose; its text is one sentence a person can act on."""
+    """Base of every error EvoPolicy raises on purpose; its text is one sentence a person can act
+    on."""
 
 
 class ConfigError(EvoPolicyError):
@@ -42,7 +45,8 @@ class AgentError(EvoPolicyError):
 
 
 class RecordError(EvoPolicyError):
-    """A Run's folder that cannot be read or written: missing file, unknown schema, corrupt journal."""
+    """A Run's folder that cannot be read or written: missing file, unknown schema, corrupt
+    journal."""
 
 
 class TrackingError(EvoPolicyError):
@@ -52,8 +56,8 @@ class TrackingError(EvoPolicyError):
 class Refused(EvoPolicyError):
     """The Host refuses what the agent asked for. Nothing is charged.
 
-    `code` is one snake_case word for programs; the text is for the agent, `remedy` says what to do instead.
-    """
+    `code` is one snake_case word for programs; the text is for the agent, `remedy` says what to do
+    instead."""
 
     def __init__(self, code: str, reason: str, remedy: str = "") -> None:
         super().__init__(reason)
@@ -67,7 +71,8 @@ class InvalidAction(EvoPolicyError):
 
 
 def wrong_type(error: Exception, root: str) -> ConfigError:
-    """msgspec's "Expected `int`, got `str` - at `$.population`" as a ConfigError that names the key under `root`."""
+    """msgspec's "Expected `int`, got `str` - at `$.population`" as a ConfigError that names the key
+    under `root`."""
     what, _, where = str(error).partition(" - at `$")
     key = f"{root}{where.rstrip('`')}".lstrip(".") or "config"
     return ConfigError(f"{key}: {what[:1].lower()}{what[1:]}".replace("`", "'"))

@@ -9,8 +9,11 @@ from typing import Any
 from evopolicy.kernel.errors import EvoPolicyError, did_you_mean
 
 
-def load_named(key: str, name: str, group: str, ours: Mapping[str, Any], error: type[EvoPolicyError]) -> Any:
-    """What `name` stands for in `ours`, else among the entry points of `group`; an EntryPoint is loaded.
+def load_named(
+    key: str, name: str, group: str, ours: Mapping[str, Any], error: type[EvoPolicyError]
+) -> Any:
+    """What `name` stands for in `ours`, else among the entry points of `group`; an EntryPoint is
+    loaded.
 
     Raises `error`, beginning with `key`, for a name that is unknown or cannot be imported.
     """

@@ -2,7 +2,8 @@
 
 A Program is a folder with `policy.py` at its root. That file has either
 
-    def make_policy(context): ...      # returns an object with act(observation), and reset() where it wants one
+    def make_policy(context): ...      # returns an object with act(observation), and reset() where
+    it wants one
 
 or the form of the paper,
 
@@ -25,7 +26,8 @@ from evopolicy.kernel.spaces import Space
 
 @dataclass(frozen=True)
 class PolicyContext:
-    """What a Policy is told before its Episode. Nothing in it tells training from Validation or Assessment."""
+    """What a Policy is told before its Episode. Nothing in it tells training from Validation or
+    Assessment."""
 
     observation_space: Space
     """Plain description with Gymnasium's attribute names."""
@@ -54,16 +56,24 @@ class BoundPolicy:
 
 
 def bind(module: Any, context: PolicyContext) -> BoundPolicy:
-    """The Policy that `module` (an imported `policy.py`) makes for `context`. Raises TypeError where there is none."""
+    """The Policy that `module` (an imported `policy.py`) makes for `context`. Raises TypeError
+    where there is none."""
     make = getattr(module, "make_policy", None)
     if callable(make):
         return _bind_object(make(context), "the object make_policy returned")
     cls = getattr(module, "Policy", None)
     if callable(cls):
-        meta = {"parameters": dict(context.parameters), "seed": context.seed, "max_steps": context.max_steps}
+        meta = {
+            "parameters": dict(context.parameters),
+            "seed": context.seed,
+            "max_steps": context.max_steps,
+        }
         policy = cls(context.observation_space, context.action_space, meta)
         return _bind_object(policy, "class Policy", 0)
-    raise TypeError("policy.py has neither make_policy(context) nor class Policy(obs_space, action_space, env_meta)")
+    raise TypeError(
+        "policy.py has neither make_policy(context) nor class Policy(obs_space, action_space, "
+        "env_meta)"
+    )
 
 
 def _bind_object(policy: Any, what: str, *reset_arguments: int) -> BoundPolicy:

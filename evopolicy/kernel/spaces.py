@@ -1,8 +1,8 @@
 """Plain descriptions of Gymnasium's spaces, and the one check an Action passes.
 
-A description has Gymnasium's attribute names (`shape`, `dtype`, `low`, `high`, `n`, `start`, `nvec`, `spaces`) and
-needs only NumPy, so that a Policy is given the same object a Benchmark's author wrote.
-"""
+A description has Gymnasium's attribute names (`shape`, `dtype`, `low`, `high`, `n`, `start`,
+`nvec`, `spaces`) and needs only NumPy, so that a Policy is given the same object a Benchmark's
+author wrote."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class MultiBinary:
 class Text:
     """A string of `min_length ... max_length` characters out of `charset` (empty: any).
 
-    `examples` are members `sample` draws from, where most strings would mean nothing (sentences, names).
-    """
+    `examples` are members `sample` draws from, where most strings would mean nothing (sentences,
+    names)."""
 
     max_length: int
     min_length: int = 0
@@ -138,24 +138,32 @@ class Tuple:
 Space: TypeAlias = "Box | Discrete | MultiDiscrete | MultiBinary | Text | Dict | Tuple"
 
 
-def box(low: float | NDArray[Any], high: float | NDArray[Any], shape: tuple[int, ...], dtype: str = "float32") -> Box:
+def box(
+    low: float | NDArray[Any],
+    high: float | NDArray[Any],
+    shape: tuple[int, ...],
+    dtype: str = "float32",
+) -> Box:
     """A Box with scalar or array bounds, both stored as `dtype` holds them."""
     kind = np.dtype(dtype)
     return Box(_bound(low, shape, kind), _bound(high, shape, kind), tuple(shape), kind)
 
 
-def _bound(bound: float | NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _bound(
+    bound: float | NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> NDArray[Any]:
     array = np.array(np.broadcast_to(np.asarray(bound), shape), dtype=dtype)
     array.setflags(write=False)
     return array
 
 
 def _generator(rng: np.random.Generator | None) -> np.random.Generator:
-    """The given generator, else one drawn from `numpy.random`, which a Policy's process seeds from its policy seed."""
+    """The given generator, else one drawn from `numpy.random`, which a Policy's process seeds from
+    its policy seed."""
     return rng if rng is not None else np.random.default_rng(np.random.randint(2**31))
 
 
-# --- plain values ----------------------------------------------------------------------------------------------
+# --- plain values ---------------------------------------------------------------------------------
 
 
 def to_value(space: Space) -> dict[str, Any]:
@@ -184,7 +192,10 @@ def to_value(space: Space) -> dict[str, Any]:
                 **({"examples": list(space.examples)} if space.examples else {}),
             }
         case Dict():
-            return {"type": "dict", "spaces": {key: to_value(inner) for key, inner in space.spaces.items()}}
+            return {
+                "type": "dict",
+                "spaces": {key: to_value(inner) for key, inner in space.spaces.items()},
+            }
         case Tuple():
             return {"type": "tuple", "spaces": [to_value(inner) for inner in space.spaces]}
 
@@ -202,7 +213,12 @@ def from_value(value: Mapping[str, Any]) -> Space:
         case "multi_binary":
             return MultiBinary(tuple(value["shape"]))
         case "text":
-            return Text(value["max_length"], value["min_length"], value["charset"], tuple(value.get("examples", ())))
+            return Text(
+                value["max_length"],
+                value["min_length"],
+                value["charset"],
+                tuple(value.get("examples", ())),
+            )
         case "dict":
             return Dict({key: from_value(inner) for key, inner in value["spaces"].items()})
         case "tuple":
@@ -211,7 +227,8 @@ def from_value(value: Mapping[str, Any]) -> Space:
 
 
 def _bound_value(bound: NDArray[Any]) -> Any:
-    """One number where all are equal (an image's bounds would be 27,648 numbers), and infinities as text."""
+    """One number where all are equal (an image's bounds would be 27,648 numbers), and infinities as
+    text."""
     if bound.size and (bound == bound.flat[0]).all():
         return _number_value(bound.flat[0].item())
     return _map_nested(bound.tolist(), _number_value)
@@ -229,16 +246,17 @@ def _map_nested(value: Any, function: Any) -> Any:
     return [_map_nested(v, function) for v in value] if isinstance(value, list) else function(value)
 
 
-# --- Actions ---------------------------------------------------------------------------------------------------
+# --- Actions --------------------------------------------------------------------------------------
 
 
 def cast_action(space: Space, action: Any, *, clip: bool = False) -> tuple[Any, bool]:
-    """`(member, clipped)`: the member of `space` that `action` spells, as int, array, str, dict or tuple.
+    """`(member, clipped)`: the member of `space` that `action` spells, as int, array, str, dict or
+    tuple.
 
-    Accepts any natural Python or NumPy spelling. Numbers are cast to the space's dtype and checked against the
-    bounds as that dtype holds them. With `clip`, a finite Box value out of bounds is clipped and `clipped` is True.
-    Raises InvalidAction, saying what was expected and found, for anything else; nothing is repaired.
-    """
+    Accepts any natural Python or NumPy spelling. Numbers are cast to the space's dtype and checked
+    against the bounds as that dtype holds them. With `clip`, a finite Box value out of bounds is
+    clipped and `clipped` is True. Raises InvalidAction, saying what was expected and found, for
+    anything else; nothing is repaired."""
     match space:
         case Discrete():
             return _cast_discrete(space, action), False
@@ -258,12 +276,16 @@ def _cast_discrete(space: Discrete, action: Any) -> int:
     array = _array(action, "an integer")
     last = space.start + space.n - 1
     if array.shape != () or array.dtype.kind not in "biuf":
-        raise InvalidAction(f"expected an integer from {space.start} to {last}, found {_found(action)}")
+        raise InvalidAction(
+            f"expected an integer from {space.start} to {last}, found {_found(action)}"
+        )
     number = array.item()
     if number != number or number in (float("inf"), float("-inf")) or int(number) != number:
         raise InvalidAction(f"expected an integer from {space.start} to {last}, found {number}")
     if not space.start <= int(number) <= last:
-        raise InvalidAction(f"expected an integer from {space.start} to {last}, found {int(number)}")
+        raise InvalidAction(
+            f"expected an integer from {space.start} to {last}, found {int(number)}"
+        )
     return int(number)
 
 
@@ -274,7 +296,9 @@ def _cast_box(space: Box, action: Any, clip: bool) -> tuple[NDArray[Any], bool]:
     cast = _cast(array, space.dtype)
     inside = (cast >= space.low) & (cast <= space.high)
     if space.dtype.kind in "biu":
-        inside &= (array >= space.low) & (array <= space.high)  # a number past the dtype's range has wrapped in `cast`
+        inside &= (array >= space.low) & (
+            array <= space.high
+        )  # a number past the dtype's range has wrapped in `cast`
     clipped = not inside.all()
     if clipped and clip:
         # Clipped before it is cast: what the dtype cannot hold is out of bounds like any other.
@@ -287,7 +311,9 @@ def _cast_box(space: Box, action: Any, clip: bool) -> tuple[NDArray[Any], bool]:
     if space.dtype.kind in "biu" and not (cast == array).all():
         raise InvalidAction(f"expected {space.dtype.name} values, found {_found(action)}")
     if not np.isfinite(cast).all():
-        raise InvalidAction(f"expected numbers that {space.dtype.name} can hold, found {_found(action)}")
+        raise InvalidAction(
+            f"expected numbers that {space.dtype.name} can hold, found {_found(action)}"
+        )
     return cast, clipped
 
 
@@ -302,7 +328,9 @@ def _cast_counts(space: MultiDiscrete | MultiBinary, action: Any) -> NDArray[Any
     if not np.isfinite(array.astype(np.float64)).all() or (np.floor(array) != array).any():
         raise InvalidAction(f"expected integers, found {_found(action)}")
     if ((array < 0) | (array >= limit)).any():
-        raise InvalidAction(f"expected integers from 0 to below {limit.tolist()}, found {_found(action)}")
+        raise InvalidAction(
+            f"expected integers from 0 to below {limit.tolist()}, found {_found(action)}"
+        )
     return array.astype(space.dtype)
 
 
@@ -310,22 +338,31 @@ def _cast_text(space: Text, action: Any) -> str:
     if not isinstance(action, str):
         raise InvalidAction(f"expected a text, found {_found(action)}")
     if not space.min_length <= len(action) <= space.max_length:
-        raise InvalidAction(f"expected {space.min_length} to {space.max_length} characters, found {len(action)}")
+        raise InvalidAction(
+            f"expected {space.min_length} to {space.max_length} characters, found {len(action)}"
+        )
     if space.charset and not set(action) <= set(space.charset):
-        raise InvalidAction(f"character {min(set(action) - set(space.charset))!r} is not in the space's charset")
+        raise InvalidAction(
+            f"character {min(set(action) - set(space.charset))!r} is not in the space's charset"
+        )
     return str(action)
 
 
 def _cast_dict(space: Dict, action: Any, clip: bool) -> tuple[dict[str, Any], bool]:
     given = _entries(action)
     if given is None or set(given) != set(space.spaces):
-        raise InvalidAction(f"expected a dict with the keys {sorted(space.spaces)}, found {_found(action)}")
+        raise InvalidAction(
+            f"expected a dict with the keys {sorted(space.spaces)}, found {_found(action)}"
+        )
     members = {key: _inside(key, inner, given[key], clip) for key, inner in space.spaces.items()}
-    return {key: member for key, (member, _) in members.items()}, any(c for _, c in members.values())
+    return {key: member for key, (member, _) in members.items()}, any(
+        c for _, c in members.values()
+    )
 
 
 def _entries(action: Any) -> dict[Any, Any] | None:
-    """A plain dict of a Mapping's entries, read once; None for anything else, a Mapping that raises included."""
+    """A plain dict of a Mapping's entries, read once; None for anything else, a Mapping that raises
+    included."""
     try:
         return dict(action) if isinstance(action, Mapping) else None
     except Exception:
@@ -335,7 +372,10 @@ def _entries(action: Any) -> dict[Any, Any] | None:
 def _cast_tuple(space: Tuple, action: Any, clip: bool) -> tuple[tuple[Any, ...], bool]:
     if not isinstance(action, list | tuple) or len(action) != len(space.spaces):
         raise InvalidAction(f"expected a tuple of {len(space.spaces)}, found {_found(action)}")
-    members = [_inside(str(i), inner, a, clip) for i, (inner, a) in enumerate(zip(space.spaces, action, strict=True))]
+    members = [
+        _inside(str(i), inner, a, clip)
+        for i, (inner, a) in enumerate(zip(space.spaces, action, strict=True))
+    ]
     return tuple(member for member, _ in members), any(clipped for _, clipped in members)
 
 
@@ -362,14 +402,22 @@ def _array(action: Any, expected: str) -> NDArray[Any]:
         array = np.asarray(action)
     except Exception:
         raise InvalidAction(f"expected {expected}, found {_found(action)}") from None
-    # Rounding a float is no loss; an integer of thousands of digits, which a longer one can hold, is nobody's Action.
-    return _cast(array, np.dtype(np.float64)) if array.dtype.kind == "f" and array.itemsize > 8 else array
+    # Rounding a float is no loss; an integer of thousands of digits, which a longer one can hold,
+    # is nobody's Action.
+    return (
+        _cast(array, np.dtype(np.float64))
+        if array.dtype.kind == "f" and array.itemsize > 8
+        else array
+    )
 
 
 def _numbers_only(values: list[Any] | tuple[Any, ...]) -> bool:
-    """Whether no text hides in nested lists: an array of texts is as wide as the longest, for each of them."""
+    """Whether no text hides in nested lists: an array of texts is as wide as the longest, for each
+    of them."""
     return all(
-        _numbers_only(value) if isinstance(value, list | tuple) else not isinstance(value, str | bytes)
+        _numbers_only(value)
+        if isinstance(value, list | tuple)
+        else not isinstance(value, str | bytes)
         for value in values
     )
 
@@ -377,7 +425,11 @@ def _numbers_only(values: list[Any] | tuple[Any, ...]) -> bool:
 def _found(action: Any) -> str:
     """A short description for a message: never the whole of a large or hostile value."""
     try:
-        text = f"of shape {action.shape}" if isinstance(action, np.ndarray) and action.size > 16 else _REPR.repr(action)
+        text = (
+            f"of shape {action.shape}"
+            if isinstance(action, np.ndarray) and action.size > 16
+            else _REPR.repr(action)
+        )
     except Exception:
         text = "(no repr)"
     return f"{type(action).__name__} {text[:120]}"

@@ -16,7 +16,8 @@ _HEAD = struct.Struct("<I")
 
 
 class TraceRow(NamedTuple):
-    """Row 0 is the reset: its action is None and its reward 0; row n holds the n-th Action and what it led to."""
+    """Row 0 is the reset: its action is None and its reward 0; row n holds the n-th Action and what
+    it led to."""
 
     step: int
     observation: Any
@@ -28,7 +29,8 @@ class TraceRow(NamedTuple):
 
 
 class TraceWriter:
-    """Appends rows to `path`; past MAX_BYTES only their Actions. Memory never grows with the Episode."""
+    """Appends rows to `path`; past MAX_BYTES only their Actions. Memory never grows with the
+    Episode."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -37,7 +39,8 @@ class TraceWriter:
     def write(self, row: TraceRow) -> None:
         frame = wire.encode(row)
         if self._left < len(frame) + _HEAD.size:
-            # Actions alone are kept past the limit, so that a replay can still be stepped to the end.
+            # Actions alone are kept past the limit, so that a replay can still be stepped to the
+            # end.
             frame = wire.encode(row._replace(observation=None, info={}))
         self._left -= len(frame) + _HEAD.size
         self._file.write(_HEAD.pack(len(frame)))
@@ -49,7 +52,12 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.close()
 
 

@@ -38,10 +38,11 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def public(value: object, where: str = "value", bounds: Bounds = _BOUNDS) -> Value:
-    """A plain copy of `value`: NumPy scalars and arrays become numbers and lists, tuples become lists.
+    """A plain copy of `value`: NumPy scalars and arrays become numbers and lists, tuples become
+    lists.
 
-    Raises ValueRefused, naming the path from `where`, for what is not public, not finite or over `bounds`.
-    """
+    Raises ValueRefused, naming the path from `where`, for what is not public, not finite or over
+    `bounds`."""
     count = [0]
     return _public(value, where, bounds, 0, count)
 
@@ -59,7 +60,9 @@ def _public(value: object, where: str, bounds: Bounds, depth: int, count: list[i
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             # Not the number itself: Python refuses to print one of more than 4,300 digits.
-            raise ValueRefused(f"{where}: an integer of {int(value).bit_length()} bits does not fit 64 bits")
+            raise ValueRefused(
+                f"{where}: an integer of {int(value).bit_length()} bits does not fit 64 bits"
+            )
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -73,13 +76,16 @@ def _public(value: object, where: str, bounds: Bounds, depth: int, count: list[i
         members = ((_key(k, where, bounds), v) for k, v in value.items())
         return {k: _public(v, f"{where}.{k}", bounds, depth + 1, count) for k, v in members}
     raise ValueRefused(
-        f"{where}: a {type(value).__name__} is not a public value (None, bool, int, float, str, list, dict)"
+        f"{where}: a {type(value).__name__} is not a public value (None, bool, int, float, str, "
+        "list, dict)"
     )
 
 
 def _text(value: str, where: str, bounds: Bounds) -> str:
     if len(value) > bounds.text:
-        raise ValueRefused(f"{where}: the text has {len(value)} characters, at most {bounds.text} are allowed")
+        raise ValueRefused(
+            f"{where}: the text has {len(value)} characters, at most {bounds.text} are allowed"
+        )
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 

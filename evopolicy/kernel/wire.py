@@ -1,4 +1,5 @@
-"""MessagePack with an ndarray extension: the only thing that crosses to a Policy's process, and what traces hold."""
+"""MessagePack with an ndarray extension: the only thing that crosses to a Policy's process, and
+what traces hold."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def _array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 @lru_cache(maxsize=256)
 def array_prefix(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """What a frame of one array of `dtype` and `shape` begins with; the array's bytes in C order follow and end it."""
+    """What a frame of one array of `dtype` and `shape` begins with; the array's bytes in C order
+    follow and end it."""
     head = _array_head(dtype, shape)
     size = len(head) + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     return struct.pack(">BIb", _EXT32, size, NDARRAY) + head
@@ -62,7 +64,11 @@ def _restore(code: int, data: memoryview) -> NDArray[Any]:
     try:
         size = 2 + data[0] + 4 * data[1 + data[0]]
         dtype, shape = _parse_head(bytes(data[:size]))
-        return np.frombuffer(data, dtype, offset=size).reshape(shape) if 0 not in shape else np.empty(shape, dtype)
+        return (
+            np.frombuffer(data, dtype, offset=size).reshape(shape)
+            if 0 not in shape
+            else np.empty(shape, dtype)
+        )
     except (IndexError, ValueError, TypeError) as error:
         raise WireError(f"malformed array: {error}") from None
 
@@ -72,7 +78,8 @@ _decoder = msgspec.msgpack.Decoder(ext_hook=_restore)
 
 
 def encode(value: Any) -> bytes:
-    """One frame. Arrays keep dtype and shape, NumPy scalars become numbers, tuples lists. Raises TypeError."""
+    """One frame. Arrays keep dtype and shape, NumPy scalars become numbers, tuples lists. Raises
+    TypeError."""
     if type(value) is np.ndarray:
         return array_prefix(value.dtype, value.shape) + value.tobytes()
     return _encoder.encode(value)
@@ -82,5 +89,12 @@ def decode(frame: bytes | memoryview) -> Any:
     """The value of one frame; arrays are read-only views of it. Raises WireError."""
     try:
         return _decoder.decode(frame)
-    except (msgspec.MsgspecError, RecursionError, OverflowError, MemoryError, ValueError, TypeError) as error:
+    except (
+        msgspec.MsgspecError,
+        RecursionError,
+        OverflowError,
+        MemoryError,
+        ValueError,
+        TypeError,
+    ) as error:
         raise WireError(f"not MessagePack: {error}") from None

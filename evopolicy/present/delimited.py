@@ -10,7 +10,8 @@ from evopolicy.present.table import Table
 
 
 def render_csv(table: Table) -> str:
-    """Every digit kept; an empty field is no value. An interval adds the columns low, high and over behind its own."""
+    """Every digit kept; an empty field is no value. An interval adds the columns low, high and over
+    behind its own."""
     kept = [place for place, column in enumerate(table.columns) if column.stored]
     spans = {place: any(row[place].low is not None for row in table.rows) for place in kept}
     out = io.StringIO()

@@ -44,10 +44,13 @@ def render_html(table: Table, *, document: bool = True) -> str:
     style = f"<style>\n{STYLE}\n</style>"
     if not document:
         return f"{style}\n{body}\n"
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    )
     name = tag("title", title)
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>{head}{name}\n{style}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+        "<!doctype html>\n<html "
+        f'lang="en">\n<head>{head}{name}\n{style}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
     )
 
 
@@ -68,7 +71,9 @@ def _table(table: Table, described: bool) -> Html:
         tag("tbody", *rows),
         aria_describedby="notes" if described else None,
     )
-    return tag("div", made, class_="scroll", role="region", aria_label=title or table.name, tabindex=0)
+    return tag(
+        "div", made, class_="scroll", role="region", aria_label=title or table.name, tabindex=0
+    )
 
 
 def _column_groups(table: Table) -> list[Html]:
@@ -89,7 +94,9 @@ def _head(table: Table) -> Iterator[Html]:
         for offset, column in enumerate(table.columns[place : place + count]):
             left = "left" if column.text or place + offset < table.stub else None
             tall = grouped and not group
-            cell = tag("th", clean(column.title), scope="col", class_=left, rowspan=2 if tall else None)
+            cell = tag(
+                "th", clean(column.title), scope="col", class_=left, rowspan=2 if tall else None
+            )
             (first if tall or not grouped else second).append(cell)
         place += count
     yield tag("tr", *first)
@@ -103,5 +110,7 @@ def _cells(table: Table, row: tuple[GridCell, ...]) -> Iterator[Html]:
         if place < table.stub:
             yield tag("th", text, scope="row", class_="left" if column.text else None)
         else:
-            kinds = [kind for kind, is_so in (("left", column.text), ("faint", cell.faint)) if is_so]
+            kinds = [
+                kind for kind, is_so in (("left", column.text), ("faint", cell.faint)) if is_so
+            ]
             yield tag("td", text, class_=" ".join(kinds) or None)

@@ -1,4 +1,5 @@
-"""A sheet as a LaTeX table with booktabs. Every label is escaped: none can end the table or run a command."""
+"""A sheet as a LaTeX table with booktabs. Every label is escaped: none can end the table or run a
+command."""
 
 from __future__ import annotations
 
@@ -41,13 +42,15 @@ _NOTE_LENGTH = 2_000
 
 
 def escape_latex(text: str, limit: int = 400) -> str:
-    """`text` as LaTeX text: one line, no command, no dash or quotation mark that two signs would make."""
+    """`text` as LaTeX text: one line, no command, no dash or quotation mark that two signs would
+    make."""
     plain = re.sub(r"([-'])(?=\1)", "\\1\0", clean(text, limit))
     return "".join("{}" if c == "\0" else _ESCAPES.get(c, c) for c in plain)
 
 
 def render_latex(table: Table) -> str:
-    """A `table` environment with caption, label and notes; needs the packages booktabs and textcomp."""
+    """A `table` environment with caption, label and notes; needs the packages booktabs and
+    textcomp."""
     label = re.sub(r"[^A-Za-z0-9-]+", "-", table.name).strip("-") or "table"
     lines = [
         r"% \usepackage{booktabs,textcomp}",
@@ -66,8 +69,13 @@ def render_latex(table: Table) -> str:
 
 
 def _tabular(table: Table) -> list[str]:
-    sides = "".join("l" if column.text or i < table.stub else "r" for i, column in enumerate(table.columns))
-    rows = (" & ".join(_cell(c, cell) for c, cell in zip(table.columns, row, strict=True)) for row in table.rows)
+    sides = "".join(
+        "l" if column.text or i < table.stub else "r" for i, column in enumerate(table.columns)
+    )
+    rows = (
+        " & ".join(_cell(c, cell) for c, cell in zip(table.columns, row, strict=True))
+        for row in table.rows
+    )
     return [
         rf"  \begin{{tabular}}{{{sides}}}",
         r"    \toprule",
@@ -88,13 +96,17 @@ def _head(table: Table) -> list[str]:
             rules += [rf"\cmidrule(lr){{{place}-{place + count - 1}}}"] if group else []
             place += count
         lines += [f"    {' & '.join(over)} \\\\", f"    {' '.join(rules)}"]
-    return [*lines, f"    {' & '.join(escape_latex(column.title) for column in table.columns)} \\\\"]
+    return [
+        *lines,
+        f"    {' & '.join(escape_latex(column.title) for column in table.columns)} \\\\",
+    ]
 
 
 def _cell(column: Column, cell: Cell) -> str:
     text = escape_latex(cell.whole)
     if not column.text:
         text = _MINUS.sub("$-$", text)
-    # Brackets behind the end of a row would be taken for its optional argument, were they the next row's first sign.
+    # Brackets behind the end of a row would be taken for its optional argument, were they the next
+    # row's first sign.
     text = f"{{{text}}}" if text.startswith(("[", "*")) else text
     return rf"\textbf{{{text}}}" if cell.best else text

@@ -14,7 +14,10 @@ def render_markdown(table: Table) -> str:
     parts = [f"**{_escaped(clean(table.title))}**"] if table.title else []
     for grid in grids(table, None, mark=False):
         sides = [":--" if i in grid.left else "--:" for i in range(len(grid.header))]
-        lines = ["| " + " | ".join(map(_escaped, grid.header)) + " |", "| " + " | ".join(sides) + " |"]
+        lines = [
+            "| " + " | ".join(map(_escaped, grid.header)) + " |",
+            "| " + " | ".join(sides) + " |",
+        ]
         lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in grid.rows]
         parts.append("\n".join(lines))
     parts.append("\n".join(f"- {_escaped(note)}" for note in notes(table)))

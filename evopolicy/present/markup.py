@@ -1,4 +1,5 @@
-"""HTML that cannot be forgotten to be escaped: text is text unless a function of this module made it."""
+"""HTML that cannot be forgotten to be escaped: text is text unless a function of this module made
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ Child: TypeAlias = "Html | str | int | float | None | Iterable[Child]"
 
 
 def harmless(text: str) -> str:
-    """`text` without what steers a terminal; what turns its direction or cannot be seen becomes U+FFFD.
+    """`text` without what steers a terminal; what turns its direction or cannot be seen becomes
+    U+FFFD.
 
     Line feeds and tabs stay, carriage returns before a line feed go.
     """
@@ -75,11 +77,11 @@ def _parts(children: Iterable[Child]) -> Iterable[str]:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Html:
-    """An element. Attributes: `class_` is class, `aria_label` aria-label; None and False are left out.
+    """An element. Attributes: `class_` is class, `aria_label` aria-label; None and False are left
+    out.
 
-    Raises ValueError for what no page of ours has: an event handler, a style, a link to anything but the page itself, a
-    source that is no embedded picture.
-    """
+    Raises ValueError for what no page of ours has: an event handler, a style, a link to anything
+    but the page itself, a source that is no embedded picture."""
     if not _NAME.fullmatch(name) or name in ("script", "iframe", "object", "embed"):
         raise ValueError(f"no element of a page: {name}")
     written = "".join(
@@ -88,7 +90,11 @@ def tag(name: str, /, *children: Child, **attributes: str | int | float | bool |
         if value is not None and value is not False
     )
     opening = f"<{name}{written}>"
-    return Html(opening) if name in _VOID and not children else Html(f"{opening}{join(*children)}</{name}>")
+    return (
+        Html(opening)
+        if name in _VOID and not children
+        else Html(f"{opening}{join(*children)}</{name}>")
+    )
 
 
 def _attribute(key: str, value: str | int | float | bool) -> str:
@@ -111,7 +117,9 @@ def cut(text: str, limit: int, line_limit: int = 2_000) -> tuple[str, str]:
     if len(shown) > line_limit:
         lines = shown.split("\n")
         lost += sum(max(len(line) - line_limit, 0) for line in lines)
-        shown = "\n".join(line if len(line) <= line_limit else f"{line[:line_limit]}…" for line in lines)
+        shown = "\n".join(
+            line if len(line) <= line_limit else f"{line[:line_limit]}…" for line in lines
+        )
     return shown, f"{lost:,} characters left out" if lost else ""
 
 
@@ -161,7 +169,10 @@ def table(
         marked: rows that stand out.
     """
     words, strong = set(left), set(marked)
-    head = [tag("th", cell, scope="col", class_="left" if i in words else None) for i, cell in enumerate(header)]
+    head = [
+        tag("th", cell, scope="col", class_="left" if i in words else None)
+        for i, cell in enumerate(header)
+    ]
     body = [
         tag(
             "tr",
@@ -170,7 +181,9 @@ def table(
         )
         for place, row in enumerate(rows)
     ]
-    made = tag("table", tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *body))
+    made = tag(
+        "table", tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *body)
+    )
     return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
@@ -182,4 +195,8 @@ def _cell(cell: Child, column: int, left: bool) -> Html:
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
     """Names and values."""
-    return tag("dl", *[tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs], class_="facts")
+    return tag(
+        "dl",
+        *[tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs],
+        class_="facts",
+    )

@@ -16,8 +16,8 @@ _POWERS = 1e7
 
 
 def rounded(value: float, decimals: int | None) -> str:
-    """`value` with `decimals` (None: three significant digits), half to even by its decimal digits: 0.0125 is 0.012
-    though no float is exactly that.
+    """`value` with `decimals` (None: three significant digits), half to even by its decimal digits:
+    0.0125 is 0.012 though no float is exactly that.
 
     Noise past the twelfth digit is taken for rounding of an earlier step. Never `-0.000`.
     """
@@ -35,10 +35,11 @@ def rank_score(value: float | None) -> str:
 
 
 def fitting(values: Sequence[float | None], spread: float = 0.0) -> int | None:
-    """Decimals that suit `values`: about four significant digits of the largest, at most three; 0 for whole numbers.
+    """Decimals that suit `values`: about four significant digits of the largest, at most three; 0
+    for whole numbers.
 
-    With `spread`, the largest standard error or half width of an interval, no more than two digits of it. None (powers
-    of ten) from ten million on, and where three decimals would show nothing.
+    With `spread`, the largest standard error or half width of an interval, no more than two digits
+    of it. None (powers of ten) from ten million on, and where three decimals would show nothing.
     """
     if spread <= 0 and all(v is None or (math.isfinite(v) and v == round(v)) for v in values):
         return 0 if all(v is None or abs(v) < _POWERS for v in values) else None
@@ -50,9 +51,8 @@ def fitting(values: Sequence[float | None], spread: float = 0.0) -> int | None:
 
 
 def with_error(value: float, error: float | None, decimals: int | None) -> tuple[str, str]:
-    """`value` and its standard error ('' for None) with `decimals`, or with as many more as the error needs not to read
-    as nothing.
-    """
+    """`value` and its standard error ('' for None) with `decimals`, or with as many more as the
+    error needs not to read as nothing."""
     if error is None:
         return rounded(value, decimals), ""
     if decimals is not None and error > 0 and float(rounded(error, decimals)) == 0:
@@ -69,7 +69,8 @@ def plain(value: float | None) -> str:
 
 
 def mean_and_error(mean: float, error: float | None) -> tuple[str, str]:
-    """A mean by itself and its standard error ('–' for None), with the digits that the error leaves the mean."""
+    """A mean by itself and its standard error ('–' for None), with the digits that the error leaves
+    the mean."""
     if not error:
         return plain(mean), plain(error)
     return with_error(mean, error, fitting([mean], error))

@@ -1,4 +1,5 @@
-"""A table as rows of cells, each a value with its text: what every format draws. Plain values, no pandas."""
+"""A table as rows of cells, each a value with its text: what every format draws. Plain values, no
+pandas."""
 
 from __future__ import annotations
 
@@ -106,10 +107,14 @@ class Table:
     """Whether its parts are drawn however wide it may be."""
 
 
-def joined(name: str, title: str, columns: Sequence[tuple[Column, Sequence[Cell]]], stub: int = 1) -> Table:
+def joined(
+    name: str, title: str, columns: Sequence[tuple[Column, Sequence[Cell]]], stub: int = 1
+) -> Table:
     """The table of these columns, each with its cells from top to bottom."""
     heads = tuple(column for column, _ in columns)
-    return Table(name, title, heads, tuple(zip(*(cells for _, cells in columns), strict=True)), stub)
+    return Table(
+        name, title, heads, tuple(zip(*(cells for _, cells in columns), strict=True)), stub
+    )
 
 
 def drawn(table: Table) -> Table:
@@ -117,7 +122,9 @@ def drawn(table: Table) -> Table:
     kept = [place for place, column in enumerate(table.columns) if column.drawn]
     rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
     stub = sum(column.drawn for column in table.columns[: table.stub])
-    return replace(table, columns=tuple(table.columns[place] for place in kept), rows=rows, stub=stub)
+    return replace(
+        table, columns=tuple(table.columns[place] for place in kept), rows=rows, stub=stub
+    )
 
 
 def words(text: str) -> Cell:
@@ -135,8 +142,11 @@ def ranked(value: float | None) -> Cell:
     return Cell() if value is None else Cell(value, rank_score(value))
 
 
-def number(value: float | None, decimals: int | None, interval: Bounds | None = None, tail: str = "") -> Cell:
-    """A cell of `value` with `decimals` (None: three significant digits), its interval in brackets, and `tail`."""
+def number(
+    value: float | None, decimals: int | None, interval: Bounds | None = None, tail: str = ""
+) -> Cell:
+    """A cell of `value` with `decimals` (None: three significant digits), its interval in brackets,
+    and `tail`."""
     if value is None or math.isnan(value):
         return Cell()
     text = rounded(value, decimals)
@@ -154,7 +164,9 @@ def number(value: float | None, decimals: int | None, interval: Bounds | None = 
     )
 
 
-def percent(value: float | None, bounds: tuple[float, float] | None = None, decimals: int = 0) -> Cell:
+def percent(
+    value: float | None, bounds: tuple[float, float] | None = None, decimals: int = 0
+) -> Cell:
     """A cell of the rate `value` in percent; its value stays a share."""
     if value is None:
         return Cell()
@@ -166,9 +178,9 @@ def percent(value: float | None, bounds: tuple[float, float] | None = None, deci
 
 
 def mark_kinds(table: Table) -> Table:
-    """`table` with every interval told from those of another kind, at the number or, where its column has but one kind,
-    at the column's head; and the same marks in the notes. As it is where there is one kind.
-    """
+    """`table` with every interval told from those of another kind, at the number or, where its
+    column has but one kind, at the column's head; and the same marks in the notes. As it is where
+    there is one kind."""
     cells = [list(column) for column in zip(*table.rows, strict=True)]
     kinds = dict.fromkeys(cell.kind for column in cells for cell in column if cell.kind)
     marks = dict(zip(kinds, KIND_MARKS, strict=False))
@@ -180,15 +192,23 @@ def mark_kinds(table: Table) -> Table:
         if len(own) == 1 and own[0]:
             columns[place] = replace(columns[place], title=f"{columns[place].title} {own[0]}")
         elif own:
-            cells[place] = [replace(cell, tail=marks.get(cell.kind, "") + cell.tail) for cell in column]
+            cells[place] = [
+                replace(cell, tail=marks.get(cell.kind, "") + cell.tail) for cell in column
+            ]
     notes = list(table.notes)
     for kind, mark in marks.items():
-        notes = [n.replace("[low, high]:", f"[low, high]{mark}:", 1) if n.endswith(f"{kind}.") else n for n in notes]
-    return replace(table, columns=tuple(columns), rows=tuple(zip(*cells, strict=True)), notes=tuple(notes))
+        notes = [
+            n.replace("[low, high]:", f"[low, high]{mark}:", 1) if n.endswith(f"{kind}.") else n
+            for n in notes
+        ]
+    return replace(
+        table, columns=tuple(columns), rows=tuple(zip(*cells, strict=True)), notes=tuple(notes)
+    )
 
 
 def spans(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Neighbouring columns of one group, with how many they are; columns without a group by themselves."""
+    """Neighbouring columns of one group, with how many they are; columns without a group by
+    themselves."""
     found: list[tuple[str, int]] = []
     for column in columns:
         if column.group and found and found[-1][0] == column.group:

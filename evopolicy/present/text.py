@@ -1,4 +1,5 @@
-"""A table as plain text and for a terminal. Labels are never trusted: nothing in them moves the cursor."""
+"""A table as plain text and for a terminal. Labels are never trusted: nothing in them moves the
+cursor."""
 
 from __future__ import annotations
 
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
 
 
 def render_text(table: Table, width: int = 80) -> str:
-    """Plain text of at most `width` columns (as far as that is possible), ending in a newline. No colour, no box."""
+    """Plain text of at most `width` columns (as far as that is possible), ending in a newline. No
+    colour, no box."""
     blocks = grids(table, width, mark=True)
     folded = "\n".join(line for note in notes(table, blocks) for line in fold(note, width))
-    return "\n\n".join(part for part in (clean(table.title), *map(_block, blocks), folded) if part) + "\n"
+    return (
+        "\n\n".join(part for part in (clean(table.title), *map(_block, blocks), folded) if part)
+        + "\n"
+    )
 
 
 def _block(grid: Grid) -> str:
@@ -47,7 +52,7 @@ def _pad(text: str, width: int, left: bool) -> str:
     return text + space if left else space + text
 
 
-# --- terminal ----------------------------------------------------------------------------------------------------
+# --- terminal -------------------------------------------------------------------------------------
 
 _BAR = 12
 """Columns of a bar, where there is room for it."""
@@ -83,7 +88,13 @@ def _rich_block(grid: Grid, width: int) -> RichTable:
     from rich.text import Text
 
     bars = grid.bar is not None and any(grid.shares) and grid.width() + GAP + _BAR <= width
-    shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    shown = RichTable(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+    )
     for number, name in enumerate(grid.header):
         justify = "left" if number in grid.left else "right"
         shown.add_column(Text(name), justify=justify, no_wrap=True, overflow="fold")  # type: ignore[arg-type]
@@ -103,7 +114,10 @@ def _rich_block(grid: Grid, width: int) -> RichTable:
 def _rich_cell(cell: GridCell, strong: bool) -> Text:
     from rich.text import Text
 
-    return Text(cell.text, style="bold green" if cell.best else "dim" if cell.faint else "bold" if strong else "")
+    return Text(
+        cell.text,
+        style="bold green" if cell.best else "dim" if cell.faint else "bold" if strong else "",
+    )
 
 
 def _bar(share: float | None) -> Text:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """`evopolicy-session`: how an agent asks its Host for anything, from any folder of its workspace.
 
-Standard library only, Python 3.8 syntax: it is copied, with the files in BESIDE, into sandboxes that hold nothing else
-of EvoPolicy. One JSON object goes to standard output, a reason and a remedy to standard error.
-"""
+Standard library only, Python 3.8 syntax: it is copied, with the files in BESIDE, into sandboxes
+that hold nothing else of EvoPolicy. One JSON object goes to standard output, a reason and a remedy
+to standard error."""
 
 from __future__ import annotations
 
@@ -43,19 +43,26 @@ class CallError(Exception):
         self.remedy = remedy
 
 
-# --- the place ---------------------------------------------------------------------------------------------------
+# --- the place ------------------------------------------------------------------------------------
 
 
 def find_session() -> tuple[str, str]:
-    """`(socket, workspace)`: from EVOPOLICY_SESSION and EVOPOLICY_WORKSPACE, else from the `.evopolicy/session.json`
-    of the current folder or the nearest one above. The workspace is '' where nobody says it. Raises CallError.
-    """
-    socket_path, workspace = os.environ.get("EVOPOLICY_SESSION", ""), os.environ.get("EVOPOLICY_WORKSPACE", "")
+    """`(socket, workspace)`: from EVOPOLICY_SESSION and EVOPOLICY_WORKSPACE, else from the
+    `.evopolicy/session.json` of the current folder or the nearest one above. The workspace is ''
+    where nobody says it. Raises CallError."""
+    socket_path, workspace = (
+        os.environ.get("EVOPOLICY_SESSION", ""),
+        os.environ.get("EVOPOLICY_WORKSPACE", ""),
+    )
     try:
         here = Path.cwd()
     except OSError:
-        raise CallError(WRONG_CALL, "no_folder", "The current folder is gone.", "Change into your workspace.") from None
-    root = next((folder for folder in (here, *here.parents) if (folder / SESSION_FILE).is_file()), None)
+        raise CallError(
+            WRONG_CALL, "no_folder", "The current folder is gone.", "Change into your workspace."
+        ) from None
+    root = next(
+        (folder for folder in (here, *here.parents) if (folder / SESSION_FILE).is_file()), None
+    )
     if root and not socket_path:
         socket_path = str(root / _read_session_file(root / SESSION_FILE))
     if not socket_path:
@@ -77,12 +84,14 @@ def _read_session_file(path: Path) -> str:
             WRONG_CALL,
             "broken_session_file",
             f"{SESSION_FILE} cannot be read ({type(error).__name__}: {error}).",
-            "It belongs to the Host; where it was changed or removed, set EVOPOLICY_SESSION to the socket's path.",
+            "It belongs to the Host; where it was changed or removed, set EVOPOLICY_SESSION to "
+            "the socket's path.",
         ) from None
 
 
 def program_path(folder: str, workspace: str) -> str:
-    """`folder` (as typed, against the current folder) relative to the workspace, with '/'. Raises CallError."""
+    """`folder` (as typed, against the current folder) relative to the workspace, with '/'. Raises
+    CallError."""
     if not workspace:
         raise CallError(
             WRONG_CALL,
@@ -106,19 +115,30 @@ def program_path(folder: str, workspace: str) -> str:
 def _no_folder(folder: str, root: Path, path: Path) -> CallError:
     if path.is_file():
         reason = f"'{folder}' is a file: a Program is a whole folder with policy.py in it."
-        return CallError(WRONG_CALL, "not_a_folder", reason, f"Name its folder: {os.path.relpath(str(path.parent))}")
+        return CallError(
+            WRONG_CALL,
+            "not_a_folder",
+            reason,
+            f"Name its folder: {os.path.relpath(str(path.parent))}",
+        )
     remedy = "Name the folder that holds policy.py, relative to where you are."
     if (root / folder).is_dir():
-        remedy = f"From where you are, the workspace's {folder} is: {os.path.relpath(str(root / folder))}"
+        remedy = (
+            f"From where you are, the workspace's {folder} is: "
+            f"{os.path.relpath(str(root / folder))}"
+        )
     return CallError(WRONG_CALL, "no_folder", f"There is no folder '{folder}' here.", remedy)
 
 
-# --- the wire ----------------------------------------------------------------------------------------------------
+# --- the wire -------------------------------------------------------------------------------------
 
 
 def ask(socket_path: str, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The Host's `result` for one verb. Raises CallError where it refuses or cannot be reached."""
-    line = json.dumps({"verb": verb, "arguments": arguments}, separators=(",", ":")).encode("utf-8") + b"\n"
+    line = (
+        json.dumps({"verb": verb, "arguments": arguments}, separators=(",", ":")).encode("utf-8")
+        + b"\n"
+    )
     if len(line) > MAX_REQUEST_BYTES:
         raise CallError(
             WRONG_CALL,
@@ -132,7 +152,9 @@ def ask(socket_path: str, verb: str, arguments: dict[str, Any]) -> dict[str, Any
         return result
     if answer.get("ok") is False:
         reason = str(answer.get("reason") or "The Host refused without a reason.")
-        raise CallError(REFUSED, str(answer.get("code") or "refused"), reason, str(answer.get("remedy") or ""))
+        raise CallError(
+            REFUSED, str(answer.get("code") or "refused"), reason, str(answer.get("remedy") or "")
+        )
     raise _gone("The Host's answer is not one this client understands.")
 
 
@@ -142,7 +164,8 @@ def _exchange(path: str, line: bytes) -> bytes:
         link.settimeout(ANSWER_SECONDS)
         _connect(link, path)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            link.sendall(line)  # A Host that is too busy to hear it says so and hangs up: its answer is there to read.
+            # A Host that is too busy to hear it says so and hangs up: its answer is there to read.
+            link.sendall(line)
         received = bytearray()
         while not received.endswith(b"\n") and (part := link.recv(65536)):
             received += part
@@ -161,7 +184,8 @@ def _connect(link: socket.socket, path: str) -> None:
     if len(os.fsencode(path)) < 100:
         link.connect(path)
         return
-    # An address of a Unix socket holds about 107 bytes, so a longer path is reached from its own folder.
+    # An address of a Unix socket holds about 107 bytes, so a longer path is reached from its own
+    # folder.
     here = os.open(".", os.O_RDONLY)
     try:
         os.chdir(Path(path).parent)
@@ -184,11 +208,12 @@ def _gone(reason: str) -> CallError:
         REFUSED,
         "host_gone",
         reason,
-        "Call `evopolicy-session status` again; if it stays so, the Session is over and nothing more can be submitted.",
+        "Call `evopolicy-session status` again; if it stays so, the Session is over and nothing "
+        "more can be submitted.",
     )
 
 
-# --- the command line --------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 _ABOUT = """\
 Ask the Host about this Session: what budget is left, whether a Program loads, what a Submission scored.
@@ -215,38 +240,85 @@ class _Parser(argparse.ArgumentParser):
         near = difflib.get_close_matches(found.group(1), VERBS, n=1) if found else []
         if found:
             message = f"there is no verb '{found.group(1)}'"
-        remedy = f"Did you mean `evopolicy-session {near[0]}`?" if near else f"See `{self.prog} --help`."
+        remedy = (
+            f"Did you mean `evopolicy-session {near[0]}`?" if near else f"See `{self.prog} --help`."
+        )
         raise CallError(WRONG_CALL, "wrong_call", f"{message[:1].upper()}{message[1:]}.", remedy)
 
 
 def _parser() -> _Parser:
     human = _Parser(add_help=False)
-    human.add_argument("--human", action="store_true", default=argparse.SUPPRESS, help="plain text instead of JSON")
+    human.add_argument(
+        "--human", action="store_true", default=argparse.SUPPRESS, help="plain text instead of JSON"
+    )
     layout = argparse.RawDescriptionHelpFormatter
-    parser = _Parser("evopolicy-session", description=_ABOUT, epilog=_EXIT, formatter_class=layout, parents=[human])
+    parser = _Parser(
+        "evopolicy-session",
+        description=_ABOUT,
+        epilog=_EXIT,
+        formatter_class=layout,
+        parents=[human],
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, short: str, text: str = "", epilog: str = _EXIT) -> argparse.ArgumentParser:
         return verbs.add_parser(
-            name, help=short, description=text or short, epilog=epilog, formatter_class=layout, parents=[human]
+            name,
+            help=short,
+            description=text or short,
+            epilog=epilog,
+            formatter_class=layout,
+            parents=[human],
         )
 
     verb("status", "budget left, what runs, the best Submission so far; costs nothing")
-    check = verb("check", "load a Program in the sandbox and try it on sampled observations; costs no Episode")
-    check.add_argument(
-        "dir", nargs="?", metavar="DIR", help="the Program's folder (default: program/ of the workspace)"
+    check = verb(
+        "check",
+        "load a Program in the sandbox and try it on sampled observations; costs no Episode",
     )
-    submit = verb("submit", "measure a Program on Episodes you choose", _SUBMIT, f"{_SELECTOR}\n\n{_EXIT}")
-    submit.add_argument("dir", metavar="DIR", help="the Program's folder, relative to where you are")
-    submit.add_argument("--episodes", required=True, metavar="SELECTOR", help="pool indices, for instance 0:8,12")
-    submit.add_argument("--detach", action="store_true", help="return at once; fetch the result with `wait`")
-    verb("wait", "wait for the running Submission, about a minute at most; call again while it says running")
+    check.add_argument(
+        "dir",
+        nargs="?",
+        metavar="DIR",
+        help="the Program's folder (default: program/ of the workspace)",
+    )
+    submit = verb(
+        "submit", "measure a Program on Episodes you choose", _SUBMIT, f"{_SELECTOR}\n\n{_EXIT}"
+    )
+    submit.add_argument(
+        "dir", metavar="DIR", help="the Program's folder, relative to where you are"
+    )
+    submit.add_argument(
+        "--episodes", required=True, metavar="SELECTOR", help="pool indices, for instance 0:8,12"
+    )
+    submit.add_argument(
+        "--detach", action="store_true", help="return at once; fetch the result with `wait`"
+    )
+    verb(
+        "wait",
+        "wait for the running Submission, about a minute at most; call again while it says running",
+    )
     feedback = verb("feedback", "the Feedback of a Submission and where its files are")
-    feedback.add_argument("submission", nargs="?", metavar="SUBMISSION", help="its number (default: the latest)")
-    finish = verb("finish", "end the Session; with IDS, name the candidates you stand by, best first")
-    finish.add_argument("ids", nargs="*", metavar="IDS", help="Submission numbers, for instance 3 7")
-    mcp = verb("mcp", "serve these verbs as tools of the Model Context Protocol, on standard input and output")
-    mcp.add_argument("workspace", nargs="?", default=".", metavar="WORKSPACE", help="its folder (default: this one)")
+    feedback.add_argument(
+        "submission", nargs="?", metavar="SUBMISSION", help="its number (default: the latest)"
+    )
+    finish = verb(
+        "finish", "end the Session; with IDS, name the candidates you stand by, best first"
+    )
+    finish.add_argument(
+        "ids", nargs="*", metavar="IDS", help="Submission numbers, for instance 3 7"
+    )
+    mcp = verb(
+        "mcp",
+        "serve these verbs as tools of the Model Context Protocol, on standard input and output",
+    )
+    mcp.add_argument(
+        "workspace",
+        nargs="?",
+        default=".",
+        metavar="WORKSPACE",
+        help="its folder (default: this one)",
+    )
     return parser
 
 
@@ -255,11 +327,19 @@ def request(call: argparse.Namespace, workspace: str) -> dict[str, Any]:
     if call.verb == "check":
         return {"path": program_path(call.dir or str(Path(workspace, "program")), workspace)}
     if call.verb == "submit":
-        return {"path": program_path(call.dir, workspace), "episodes": call.episodes, "detach": call.detach}
+        return {
+            "path": program_path(call.dir, workspace),
+            "episodes": call.episodes,
+            "detach": call.detach,
+        }
     if call.verb == "feedback":
         return {"submission": None if call.submission is None else _number(call.submission)}
     if call.verb == "finish":
-        return {"candidates": [_number(part) for text in call.ids for part in text.split(",") if part.strip()]}
+        return {
+            "candidates": [
+                _number(part) for text in call.ids for part in text.split(",") if part.strip()
+            ]
+        }
     return {}
 
 
@@ -274,7 +354,7 @@ def _number(text: str) -> int:
     )
 
 
-# --- main --------------------------------------------------------------------------------------------------------
+# --- main -----------------------------------------------------------------------------------------
 
 
 def answer(call: argparse.Namespace) -> dict[str, Any]:
@@ -287,7 +367,9 @@ def _serve(workspace: str) -> int:
     try:
         os.chdir(workspace)
     except OSError as error:
-        raise CallError(WRONG_CALL, "no_folder", f"'{workspace}': {error.strerror}.", "Name your workspace.") from None
+        raise CallError(
+            WRONG_CALL, "no_folder", f"'{workspace}': {error.strerror}.", "Name your workspace."
+        ) from None
     find_session()  # a server that could do nothing says so at once
     return int(_beside("mcp.py")["serve"](_parser(), answer, CallError))
 
@@ -306,7 +388,11 @@ def run(argv: list[str]) -> int:
         result = answer(call)
     except CallError as error:
         if not plain:
-            print(json.dumps({"error": {"code": error.code, "reason": error.reason, "remedy": error.remedy}}))
+            print(
+                json.dumps(
+                    {"error": {"code": error.code, "reason": error.reason, "remedy": error.remedy}}
+                )
+            )
         sys.stdout.flush()
         print("\n".join(line for line in (error.reason, error.remedy) if line), file=sys.stderr)
         return error.exit_code

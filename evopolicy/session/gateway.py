@@ -1,4 +1,5 @@
-"""The Host's end of the agent's socket: one line of JSON in, one line out, whatever the peer does."""
+"""The Host's end of the agent's socket: one line of JSON in, one line out, whatever the peer
+does."""
 
 from __future__ import annotations
 
@@ -35,17 +36,22 @@ class SocketGateway:
     read_seconds: float = 30.0
     """A peer that has not sent its line by then is hung up on."""
     close_seconds: float = 5.0
-    """How long closing waits for calls in flight; what still blocks in the handler then is left to end alone."""
+    """How long closing waits for calls in flight; what still blocks in the handler then is left to
+    end alone."""
     connections: int = 32
     """Calls served at once; further ones are refused as busy."""
 
     @contextlib.contextmanager
     def open(self, handler: SessionHandler) -> Iterator[Path]:
-        """Serve `handler` while the context is open; yields the socket's path, shorter than 100 bytes.
+        """Serve `handler` while the context is open; yields the socket's path, shorter than 100
+        bytes.
 
         Raises ExecutionError where no folder can hold a socket.
         """
-        with _private_folder() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        with (
+            _private_folder() as folder,
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
+        ):
             path = folder / _SOCKET
             listener.bind(os.fspath(path))
             path.chmod(0o600)
@@ -59,9 +65,12 @@ class SocketGateway:
 
 
 class _Server:
-    """One accepting thread, and one thread for each call: a `wait` may block while `status` is asked."""
+    """One accepting thread, and one thread for each call: a `wait` may block while `status` is
+    asked."""
 
-    def __init__(self, gateway: SocketGateway, handler: SessionHandler, listener: socket.socket) -> None:
+    def __init__(
+        self, gateway: SocketGateway, handler: SessionHandler, listener: socket.socket
+    ) -> None:
         self._gateway = gateway
         self._handler = handler
         self._listener = listener
@@ -98,14 +107,23 @@ class _Server:
             self._begin(peer)
 
     def _begin(self, peer: socket.socket) -> None:
-        thread = threading.Thread(target=self._serve, args=(peer,), name="evopolicy-session-call", daemon=True)
-        with self._lock, contextlib.suppress(RuntimeError):  # no further thread can be started: busy as well
+        thread = threading.Thread(
+            target=self._serve, args=(peer,), name="evopolicy-session-call", daemon=True
+        )
+        with (
+            self._lock,
+            contextlib.suppress(RuntimeError),
+        ):  # no further thread can be started: busy as well
             if not self._closing and len(self._calls) < self._gateway.connections:
                 thread.start()
                 self._calls[thread] = peer
                 return
         with contextlib.suppress(OSError), peer:
-            _send_last(peer, _refusal("busy", "Too many calls are open at once.", "Let one of them end first."), 0.2)
+            _send_last(
+                peer,
+                _refusal("busy", "Too many calls are open at once.", "Let one of them end first."),
+                0.2,
+            )
 
     def _serve(self, peer: socket.socket) -> None:
         try:
@@ -134,23 +152,26 @@ def _read_line(peer: socket.socket, seconds: float) -> bytes | None:
 
 
 def _send_last(peer: socket.socket, response: Mapping[str, Any], seconds: float) -> None:
-    """Send and hang up. What the peer still writes is read first: closing over it would reset the line, answer lost."""
+    """Send and hang up. What the peer still writes is read first: closing over it would reset the
+    line, answer lost."""
     peer.settimeout(seconds)
     peer.sendall(_encode(response))
     peer.shutdown(socket.SHUT_WR)
     until = time.monotonic() + min(seconds, 0.2)
     for _ in range(64):
-        # In all: who refuses a call as busy takes the next one, and nobody's dripping keeps him from it.
+        # In all: who refuses a call as busy takes the next one, and nobody's dripping keeps him
+        # from it.
         peer.settimeout(max(0.001, until - time.monotonic()))
         if not peer.recv(65536):
             return
 
 
-# --- one call ----------------------------------------------------------------------------------------------------
+# --- one call -------------------------------------------------------------------------------------
 
 
 def answer(handler: SessionHandler, line: bytes) -> dict[str, Any]:
-    """The response to one request line. Never raises; tells the peer nothing of the Host beyond what it refuses."""
+    """The response to one request line. Never raises; tells the peer nothing of the Host beyond
+    what it refuses."""
     try:
         verb, arguments = _parse(line)
         return {"ok": True, "result": dict(handler.handle(verb, arguments))}
@@ -167,16 +188,24 @@ def answer(handler: SessionHandler, line: bytes) -> dict[str, Any]:
 
 def _parse(line: bytes) -> tuple[str, dict[str, Any]]:
     if len(line) > MAX_REQUEST_BYTES:
-        raise Refused("too_long", f"The call is longer than {MAX_REQUEST_BYTES} bytes.", "Use ranges in the selector.")
+        raise Refused(
+            "too_long",
+            f"The call is longer than {MAX_REQUEST_BYTES} bytes.",
+            "Use ranges in the selector.",
+        )
     try:
         call = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise Refused("bad_request", "The call is not one line of JSON.", "Use `evopolicy-session`.") from None
+        raise Refused(
+            "bad_request", "The call is not one line of JSON.", "Use `evopolicy-session`."
+        ) from None
     if not isinstance(call, dict) or not isinstance(call.get("verb"), str):
         raise Refused("bad_request", 'The call has no "verb".', "Use `evopolicy-session`.")
     verb, arguments = call["verb"], call.get("arguments", {})
     if not isinstance(arguments, Mapping):
-        raise Refused("bad_request", 'The call\'s "arguments" are not an object.', "Use `evopolicy-session`.")
+        raise Refused(
+            "bad_request", 'The call\'s "arguments" are not an object.', "Use `evopolicy-session`."
+        )
     return verb, dict(arguments)
 
 
@@ -189,19 +218,24 @@ def _encode(response: Mapping[str, Any]) -> bytes:
         line = json.dumps(response, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"
     except (TypeError, ValueError, RecursionError):
         log.exception("the Session's answer is not a JSON value")
-        line = _encode(_refusal("internal", "The Host's answer could not be written down.", "Try `status`."))
+        line = _encode(
+            _refusal("internal", "The Host's answer could not be written down.", "Try `status`.")
+        )
     if len(line) > MAX_RESPONSE_BYTES:
         reason = f"The answer would be longer than {MAX_RESPONSE_BYTES} bytes."
-        line = _encode(_refusal("too_long", reason, "Read the Feedback's files in the workspace instead."))
+        line = _encode(
+            _refusal("too_long", reason, "Read the Feedback's files in the workspace instead.")
+        )
     return line
 
 
-# --- the folder --------------------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _private_folder() -> Iterator[Path]:
-    """A folder only this user may enter, with a short path, locked while the Host lives and removed afterwards."""
+    """A folder only this user may enter, with a short path, locked while the Host lives and removed
+    afterwards."""
     folder = _make_folder()
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -225,12 +259,14 @@ def _make_folder() -> Path:
         except OSError as error:
             tried.append(f"{parent} ({error.strerror})")
     raise ExecutionError(
-        f"no folder can hold the Session's socket: {', '.join(tried)}; set TMPDIR to a short, writable path"
+        f"no folder can hold the Session's socket: {', '.join(tried)}; set TMPDIR to a short, "
+        "writable path"
     )
 
 
 def _clear_dead(parent: Path) -> None:
-    """Remove the folders of Hosts that were killed: their lock is free. A folder in the making has no lock yet."""
+    """Remove the folders of Hosts that were killed: their lock is free. A folder in the making has
+    no lock yet."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,8 +1,9 @@
-"""`evopolicy-session mcp`: the session's verbs as tools of a Model Context Protocol server, JSON lines on stdin/stdout.
+"""`evopolicy-session mcp`: the session's verbs as tools of a Model Context Protocol server, JSON
+lines on stdin/stdout.
 
-Standard library only, Python 3.8 syntax, copied beside the client into sandboxes. What a tool is called, takes and says
-is what the client's own command line has. The protocol: https://modelcontextprotocol.io/specification.
-"""
+Standard library only, Python 3.8 syntax, copied beside the client into sandboxes. What a tool is
+called, takes and says is what the client's own command line has. The protocol:
+https://modelcontextprotocol.io/specification."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Of the protocol, the newest first; what is used of it is the same in all."""
 MAX_LINE_BYTES = 1024 * 1024
 INSTRUCTIONS = (
-    "You improve a Program from Environment Feedback. Read TASK.md in the workspace first; then edit the files of"
-    " program/ with your own tools and call these to measure it. Folders are named relative to the workspace. Where an"
-    " answer says that a Submission is running, call wait."
+    "You improve a Program from Environment Feedback. Read TASK.md in the workspace first; then "
+    "edit the files of program/ with your own tools and call these to measure it. Folders are "
+    "named relative to the workspace. Where an answer says that a Submission is running, call "
+    "wait."
 )
 _HIDDEN = ("help", "human")
 _NOT_FOUND, _BAD_REQUEST, _BAD_JSON, _BAD_PARAMS = -32601, -32600, -32700, -32602
@@ -33,8 +35,11 @@ class _Wrong(Exception):
         self.code = code
 
 
-def serve(parser: argparse.ArgumentParser, answer: Callable[[Any], Any], refused: type[Exception]) -> int:
-    """Answer requests until standard input ends. `answer` makes a parsed call and raises `refused`."""
+def serve(
+    parser: argparse.ArgumentParser, answer: Callable[[Any], Any], refused: type[Exception]
+) -> int:
+    """Answer requests until standard input ends. `answer` makes a parsed call and raises
+    `refused`."""
     verbs = _verbs(parser)
     for line in _lines():
         reply = _reply(line, parser, verbs, answer, refused)
@@ -53,7 +58,9 @@ def _lines() -> Iterator[bytes]:
 
 
 def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    verbs: dict[str, argparse.ArgumentParser] = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
+    verbs: dict[str, argparse.ArgumentParser] = next(
+        a.choices for a in parser._actions if isinstance(a.choices, dict)
+    )
     return {name: verb for name, verb in verbs.items() if name != "mcp"}
 
 
@@ -69,7 +76,9 @@ def _reply(
         try:
             message = json.loads(line.decode("utf-8"))
         except (ValueError, RecursionError):
-            raise _Wrong(_BAD_JSON, f"A line of JSON with at most {MAX_LINE_BYTES} bytes is needed.") from None
+            raise _Wrong(
+                _BAD_JSON, f"A line of JSON with at most {MAX_LINE_BYTES} bytes is needed."
+            ) from None
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             raise _Wrong(_BAD_REQUEST, "One request in a line is needed, an object with a method.")
         if "id" not in message:
@@ -82,7 +91,10 @@ def _reply(
         if message["method"] == "ping":
             return {"id": number, "result": {}}
         if message["method"] == "tools/list":
-            return {"id": number, "result": {"tools": [_tool(name, verb) for name, verb in verbs.items()]}}
+            return {
+                "id": number,
+                "result": {"tools": [_tool(name, verb) for name, verb in verbs.items()]},
+            }
         if message["method"] == "tools/call":
             return {"id": number, "result": _call(params, parser, verbs, answer, refused)}
         raise _Wrong(_NOT_FOUND, f"There is no method '{message['method'][:80]}' here.")
@@ -113,7 +125,12 @@ def _tool(name: str, verb: argparse.ArgumentParser) -> dict[str, Any]:
         properties[key] = {**shape, "description": str(action.help)}
     required = [key for key, action in _options(verb).items() if action.required]
     about = f"{verb.description}\n\n{verb.epilog}".partition("exit codes:")[0].strip()
-    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
     return {"name": name, "description": about, "inputSchema": schema}
 
 
@@ -128,7 +145,8 @@ def _call(
     if not isinstance(name, str) or name not in verbs:
         near = difflib.get_close_matches(str(name), verbs, n=1)
         raise _Wrong(
-            _BAD_PARAMS, f"There is no tool '{str(name)[:80]}'." + (f" Did you mean {near[0]}?" if near else "")
+            _BAD_PARAMS,
+            f"There is no tool '{str(name)[:80]}'." + (f" Did you mean {near[0]}?" if near else ""),
         )
     if not isinstance(arguments, dict):
         raise _Wrong(_BAD_PARAMS, "arguments: an object is needed.")
@@ -137,17 +155,24 @@ def _call(
     except refused as error:
         text = " ".join(part for part in (str(error), str(getattr(error, "remedy", ""))) if part)
         return {"content": [{"type": "text", "text": text}], "isError": True}
-    return {"content": [{"type": "text", "text": json.dumps(result)}], "structuredContent": result, "isError": False}
+    return {
+        "content": [{"type": "text", "text": json.dumps(result)}],
+        "structuredContent": result,
+        "isError": False,
+    }
 
 
 def _argv(name: str, verb: argparse.ArgumentParser, arguments: dict[str, Any]) -> list[str]:
-    """The command line that says the same; whatever a value begins with, it is none of its options."""
+    """The command line that says the same; whatever a value begins with, it is none of its
+    options."""
     options, flags, positional = _options(verb), [], []
     for key, value in arguments.items():
         action = options.get(key)
         if action is None:
             text = ", ".join(options) or "none"
-            raise _Wrong(_BAD_PARAMS, f"{name}: there is no argument '{key[:80]}'. It takes: {text}.")
+            raise _Wrong(
+                _BAD_PARAMS, f"{name}: there is no argument '{key[:80]}'. It takes: {text}."
+            )
         if action.nargs == 0:
             if not isinstance(value, bool):
                 raise _Wrong(_BAD_PARAMS, f"{name}.{key}: true or false is needed.")

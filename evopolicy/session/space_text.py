@@ -1,4 +1,5 @@
-"""Spaces and named fields as text a person or an agent reads, and a worked Action of every space."""
+"""Spaces and named fields as text a person or an agent reads, and a worked Action of every
+space."""
 
 from __future__ import annotations
 
@@ -10,29 +11,44 @@ from itertools import groupby
 import numpy as np
 
 from evopolicy.kernel.ports.benchmark import Field
-from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
+from evopolicy.kernel.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Text,
+    Tuple,
+)
 
 _UNPACKED = 8
-"""Up to so many named fields are unpacked into variables in the worked example, and rows of numbered ones listed."""
+"""Up to so many named fields are unpacked into variables in the worked example, and rows of
+numbered ones listed."""
 _SHOWN = 200
 """Runs of bounds or characters that are listed."""
 _GIVEN = "that `make_policy` is given in `context`"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it reads well unrendered; columns that are empty in every row are left out."""
+    """A Markdown table, padded so that it reads well unrendered; columns that are empty in every
+    row are left out."""
     shown = [i for i in range(len(header)) if any(row[i] for row in rows)]
-    cells = [[" ".join(row[i].split()).replace("|", "\\|") for i in shown] for row in [header, *rows]]
+    cells = [
+        [" ".join(row[i].split()).replace("|", "\\|") for i in shown] for row in [header, *rows]
+    ]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(shown))]
     lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in cells
+        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |"
+        for row in cells
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 
 
 def number(value: float) -> str:
-    """A NumPy number so that its dtype reads the same again; any other with six significant digits."""
+    """A NumPy number so that its dtype reads the same again; any other with six significant
+    digits."""
     if not isinstance(value, np.generic):
         return f"{value:.6g}"
     if value.dtype.kind != "f":
@@ -54,11 +70,17 @@ def bounds(low: float | None, high: float | None) -> str:
 
 
 def describe(space: Space) -> str:
-    """One line that says what a member of `space` is in Python; `members` has what this line leaves out."""
+    """One line that says what a member of `space` is in Python; `members` has what this line leaves
+    out."""
     match space:
         case Box():
-            kind = {"b": "booleans", "i": "integers", "u": "integers"}.get(space.dtype.kind, "numbers")
-            return f"a NumPy array of shape `{space.shape}` and dtype `{space.dtype.name}`: {kind}{_each(space)}"
+            kind = {"b": "booleans", "i": "integers", "u": "integers"}.get(
+                space.dtype.kind, "numbers"
+            )
+            return (
+                f"a NumPy array of shape `{space.shape}` and dtype `{space.dtype.name}`: "
+                f"{kind}{_each(space)}"
+            )
         case Discrete():
             return f"one integer, {space.start} to {space.start + space.n - 1}"
         case MultiDiscrete():
@@ -68,14 +90,24 @@ def describe(space: Space) -> str:
         case Text():
             return _text(space)
         case Dict():
-            return f"a dict with the keys {', '.join(map(_key, space.spaces))}" if space.spaces else "an empty dict"
+            return (
+                f"a dict with the keys {', '.join(map(_key, space.spaces))}"
+                if space.spaces
+                else "an empty dict"
+            )
         case Tuple():
             return f"a tuple of {len(space.spaces)}" if space.spaces else "an empty tuple"
 
 
 def _each(space: Box | MultiDiscrete) -> str:
     ranges = _ranges(space)
-    return f", each {ranges[0][2]}" if len(ranges) == 1 else ", with bounds of its own for each" if ranges else ""
+    return (
+        f", each {ranges[0][2]}"
+        if len(ranges) == 1
+        else ", with bounds of its own for each"
+        if ranges
+        else ""
+    )
 
 
 def _text(space: Text) -> str:
@@ -94,7 +126,9 @@ def _letters(charset: str) -> str:
             runs[-1][1] = code
         else:
             runs.append([code, code])
-    named = [_code(chr(a)) if a == b else f"{_code(chr(a))} to {_code(chr(b))}" for a, b in runs[:_SHOWN]]
+    named = [
+        _code(chr(a)) if a == b else f"{_code(chr(a))} to {_code(chr(b))}" for a, b in runs[:_SHOWN]
+    ]
     more = f" and others, all in the `charset` of the space {_GIVEN}" if len(runs) > _SHOWN else ""
     return f" out of {', '.join(named)}{more}"
 
@@ -123,11 +157,15 @@ def _ranges(space: Box | MultiDiscrete) -> list[tuple[int, int, str]]:
     if not low.size:
         return []
     starts = [0, *(np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1).tolist()]
-    return [(a, b - 1, bounds(low[a], high[a])) for a, b in zip(starts, [*starts[1:], low.size], strict=True)]
+    return [
+        (a, b - 1, bounds(low[a], high[a]))
+        for a, b in zip(starts, [*starts[1:], low.size], strict=True)
+    ]
 
 
 def members(space: Space, depth: int = 0) -> list[str]:
-    """Indented list items for what is inside a Dict or a Tuple, and for bounds that differ within an array."""
+    """Indented list items for what is inside a Dict or a Tuple, and for bounds that differ within
+    an array."""
     indent = "  " * depth
     if isinstance(space, Box | MultiDiscrete):
         return [indent + line for line in _differing(space)]
@@ -145,7 +183,10 @@ def _differing(space: Box | MultiDiscrete) -> list[str]:
     ranges = _ranges(space)
     if len(ranges) <= 1:
         return []
-    places = [[str([int(i) for i in np.unravel_index(x, space.shape)]) for x in run[:2]] for run in ranges[:_SHOWN]]
+    places = [
+        [str([int(i) for i in np.unravel_index(x, space.shape)]) for x in run[:2]]
+        for run in ranges[:_SHOWN]
+    ]
     lines = [
         f"- `{first}`: {text}" if first == last else f"- `{first}` to `{last}`, row by row: {text}"
         for (first, last), (_, _, text) in zip(places, ranges[:_SHOWN], strict=True)
@@ -162,7 +203,8 @@ def has_ranges(fields: Sequence[Field], space: Space) -> bool:
 
 
 def field_table(fields: Sequence[Field], space: Space | None = None) -> str:
-    """A table of named fields; ranges a field does not give are those of `space`, where it has one per field."""
+    """A table of named fields; ranges a field does not give are those of `space`, where it has one
+    per field."""
     rows = [
         [str(i), f"`{field.name}`", field.unit, _range(field, i, len(fields), space), field.meaning]
         for i, field in enumerate(fields, space.start if isinstance(space, Discrete) else 0)
@@ -173,7 +215,8 @@ def field_table(fields: Sequence[Field], space: Space | None = None) -> str:
 
 
 def _joined(rows: list[list[str]]) -> list[list[str]]:
-    """`rows`, with one in place of several neighbours that differ only in the numbers of names nobody gave."""
+    """`rows`, with one in place of several neighbours that differ only in the numbers of names
+    nobody gave."""
 
     def kind(row: list[str]) -> object:
         numbered = re.fullmatch(r"`(.+?)(_\d+)+`", row[1])
@@ -200,11 +243,12 @@ def _range(field: Field, index: int, count: int, space: Space | None) -> str:
     return bounds(low, high)
 
 
-# --- the worked example ------------------------------------------------------------------------------------------
+# --- the worked example ---------------------------------------------------------------------------
 
 
 def action_expression(space: Space) -> str:
-    """A Python expression (with `np`) whose value is a member of `space`: zeros where they are inside."""
+    """A Python expression (with `np`) whose value is a member of `space`: zeros where they are
+    inside."""
     match space:
         case Box():
             return _box_expression(space)
@@ -220,19 +264,32 @@ def action_expression(space: Space) -> str:
         case Dict():
             return (
                 "{"
-                + ", ".join(f"{_literal(key)}: {action_expression(inner)}" for key, inner in space.spaces.items())
+                + ", ".join(
+                    f"{_literal(key)}: {action_expression(inner)}"
+                    for key, inner in space.spaces.items()
+                )
                 + "}"
             )
         case Tuple():
-            return "(" + "".join(f"{action_expression(inner)}, " for inner in space.spaces).rstrip() + ")"
+            return (
+                "("
+                + "".join(f"{action_expression(inner)}, " for inner in space.spaces).rstrip()
+                + ")"
+            )
 
 
 def _box_expression(space: Box) -> str:
     dtype = f"dtype=np.{space.dtype.name}"
-    nearest = np.minimum(np.maximum(np.zeros(space.shape, dtype=space.dtype), space.low), space.high)
+    nearest = np.minimum(
+        np.maximum(np.zeros(space.shape, dtype=space.dtype), space.low), space.high
+    )
     if not nearest.any():
         small = len(space.shape) == 1 and space.shape[0] <= 4
-        return f"np.array({nearest.tolist()}, {dtype})" if small else f"np.zeros({space.shape}, {dtype})"
+        return (
+            f"np.array({nearest.tolist()}, {dtype})"
+            if small
+            else f"np.zeros({space.shape}, {dtype})"
+        )
     runs = _ranges(Box(nearest, nearest, space.shape, space.dtype))
     values = [nearest.flat[first].item() for first, _, _ in runs]
     if len(values) == 1:
@@ -244,7 +301,8 @@ def _box_expression(space: Box) -> str:
 
 
 def observation_line(space: Space, fields: Sequence[Field]) -> str:
-    """The first line of the worked `act`: the fields unpacked where they are few, else what the observation is."""
+    """The first line of the worked `act`: the fields unpacked where they are few, else what the
+    observation is."""
     names = [field.name for field in fields]
     plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
     distinct = len({*names, "self", "observation", "np"}) == len(names) + 3

@@ -1,4 +1,5 @@
-"""`TASK.md`: everything an agent is told of its Run, from the Benchmark's own text and the Run's terms."""
+"""`TASK.md`: everything an agent is told of its Run, from the Benchmark's own text and the Run's
+terms."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ WIDTH = 110
 class TaskTerms:
     """What an agent is told of its Run beside the Benchmark itself.
 
-    Nothing of selection and Assessment: they may be set anew when the agent is gone, and it must not have met others.
-    """
+    Nothing of selection and Assessment: they may be set anew when the agent is gone, and it must
+    not have met others."""
 
     budget: Budget
     pool_size: int
@@ -51,7 +52,8 @@ class TaskTerms:
 
 
 def task_text(spec: BenchmarkSpec, terms: TaskTerms, skills: Sequence[str] = ()) -> str:
-    """The whole of TASK.md. Holds no seed, no path of the Host and nothing of the private Episodes."""
+    """The whole of TASK.md. Holds no seed, no path of the Host and nothing of the private
+    Episodes."""
     sections = [
         _opening(spec, terms),
         _task(spec),
@@ -73,17 +75,26 @@ _KEPT = re.compile(r"[|#>]|```|[-*+] |\d+\. | {4}")
 
 
 def _reflow(text: str) -> str:
-    """Break prose at WIDTH columns, whatever the numbers and names in it; tables, code and lists stay as they are."""
+    """Break prose at WIDTH columns, whatever the numbers and names in it; tables, code and lists
+    stay as they are."""
     parts = text.split("```")
     for i in range(0, len(parts), 2):  # odd parts are inside a code fence
         blocks = parts[i].split("\n\n")
-        parts[i] = "\n\n".join(_fill(b) if not any(_KEPT.match(x) for x in b.split("\n")) else b for b in blocks)
+        parts[i] = "\n\n".join(
+            _fill(b) if not any(_KEPT.match(x) for x in b.split("\n")) else b for b in blocks
+        )
     return "```".join(parts)
 
 
 def _fill(text: str, indent: str = "") -> str:
-    filled = textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return "\n" * (len(text) - len(text.lstrip("\n"))) + filled.strip() + "\n" * (len(text) - len(text.rstrip("\n")))
+    filled = textwrap.fill(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return (
+        "\n" * (len(text) - len(text.lstrip("\n")))
+        + filled.strip()
+        + "\n" * (len(text) - len(text.rstrip("\n")))
+    )
 
 
 def _opening(spec: BenchmarkSpec, terms: TaskTerms) -> str:
@@ -104,12 +115,15 @@ def _task(spec: BenchmarkSpec) -> str:
         f"## Goal\n\n{spec.goal.strip()}",
         f"## Score\n\n{spec.scoring.strip()}\n\n"
         "The score of a Submission is the mean over its Episodes. Higher is better.\n\n"
-        f"An Episode in which the Policy fails (an exception, an invalid Action, a limit) scores the lower of "
-        f"{number(spec.failure_score)} and its score so far.",
-        f"## How an Episode ends\n\n{spec.ending.strip()}\n\nIt is cut off after {spec.max_steps} steps at the latest.",
+        "An Episode in which the Policy fails (an exception, an invalid Action, a limit) scores "
+        f"the lower of {number(spec.failure_score)} and its score so far.",
+        f"## How an Episode ends\n\n{spec.ending.strip()}\n\nIt is cut off after {spec.max_steps} "
+        "steps at the latest.",
     ]
     if spec.parameters:
-        rows = [[f"`{key}`", f"`{json.dumps(value)}`"] for key, value in sorted(spec.parameters.items())]
+        rows = [
+            [f"`{key}`", f"`{json.dumps(value)}`"] for key, value in sorted(spec.parameters.items())
+        ]
         parts.append(f"The parameters of this task:\n\n{table(['parameter', 'value'], rows)}")
     return "\n\n".join(parts)
 
@@ -122,7 +136,8 @@ def _observation(spec: BenchmarkSpec) -> str:
 
 
 def _inside(space: Space, fields: Sequence[Field]) -> list[str]:
-    """What a line cannot say of `space`: bounds once, in the table of its fields where that has them."""
+    """What a line cannot say of `space`: bounds once, in the table of its fields where that has
+    them."""
     listed = "" if has_ranges(fields, space) else "\n".join(members(space))
     return [listed, field_table(fields, space) if fields else ""]
 
@@ -134,11 +149,17 @@ def _action(spec: BenchmarkSpec) -> str:
         if spec.clips
         else "Anything else is an invalid Action: it is never repaired, and the Episode has failed."
     )
-    parts = [f"## What the Policy answers\n\nAn Action is {describe(space)}.", *_inside(space, spec.action_fields)]
+    parts = [
+        f"## What the Policy answers\n\nAn Action is {describe(space)}.",
+        *_inside(space, spec.action_fields),
+    ]
     spelling = (
-        "Any natural Python or NumPy spelling will do (a list for an array, `np.int64(1)` for `1`); numbers are finite."
+        "Any natural Python or NumPy spelling will do (a list for an array, `np.int64(1)` "
+        "for `1`); numbers are finite."
     )
-    return "\n\n".join(part for part in [*parts, spec.action_text.strip(), f"{spelling} {outside}"] if part)
+    return "\n\n".join(
+        part for part in [*parts, spec.action_text.strip(), f"{spelling} {outside}"] if part
+    )
 
 
 def _program(spec: BenchmarkSpec) -> str:
@@ -150,7 +171,10 @@ def _program(spec: BenchmarkSpec) -> str:
             "descriptions with Gymnasium's attribute names (`shape`, `low`, `n`, ...)",
         ],
         ["`parameters`", "the parameters of this task, a dict"],
-        ["`seed`", "a number of this Episode; `random` and `numpy.random` are already seeded from it"],
+        [
+            "`seed`",
+            "a number of this Episode; `random` and `numpy.random` are already seeded from it",
+        ],
         ["`max_steps`", f"{spec.max_steps}"],
     ]
     return f"""## The Program
@@ -184,12 +208,24 @@ Program prints is kept for Feedback and does no harm."""
 def _limits(spec: BenchmarkSpec, terms: TaskTerms) -> str:
     limits = terms.limits
     rows = [
-        ["one call of `act` (import, `make_policy` and `reset` are one call each)", _seconds(limits.act_seconds)],
-        [f"one Episode, all its calls (up to {spec.max_steps} steps)", _seconds(limits.episode_seconds)],
+        [
+            "one call of `act` (import, `make_policy` and `reset` are one call each)",
+            _seconds(limits.act_seconds),
+        ],
+        [
+            f"one Episode, all its calls (up to {spec.max_steps} steps)",
+            _seconds(limits.episode_seconds),
+        ],
         ["memory", _bytes(limits.memory_bytes)],
-        ["files written in the current folder, gone after the Episode", _bytes(limits.scratch_bytes)],
+        [
+            "files written in the current folder, gone after the Episode",
+            _bytes(limits.scratch_bytes),
+        ],
         ["printed text that is kept (head and tail)", _bytes(limits.output_bytes)],
-        ["files in the Program", f"{MAX_FILES}, {_bytes(MAX_FILE_BYTES)} each, {_bytes(MAX_TREE_BYTES)} in all"],
+        [
+            "files in the Program",
+            f"{MAX_FILES}, {_bytes(MAX_FILE_BYTES)} each, {_bytes(MAX_TREE_BYTES)} in all",
+        ],
     ]
     packages = ", ".join(f"`{name}`" for name in terms.packages)
     also = f" and {packages}" if packages else ""
@@ -222,17 +258,22 @@ def _budget(terms: TaskTerms) -> str:
         ["pool of Episodes to choose from", f"indices 0 to {terms.pool_size - 1}"],
     ]
     if terms.wall_seconds is not None:
-        rows.append(["your own time (waiting for results does not count)", _duration(terms.wall_seconds)])
+        rows.append(
+            ["your own time (waiting for results does not count)", _duration(terms.wall_seconds)]
+        )
     ends = {
         "allow_early": "You may end the Session with `finish` whenever you like.",
         "exhaust": (
-            "The whole budget has to be spent: `finish` before that is refused, and so is a selector after which the "
-            "rest could no longer be spent. The Session ends by itself with the last Episode."
+            "The whole budget has to be spent: `finish` before that is refused, and so is a "
+            "selector after which the rest could no longer be spent. The Session ends by itself "
+            "with the last Episode."
         ),
     }
     candidates = {
-        "all": "Every Submission with a score is a candidate, so a bad last one takes nothing away.",
-        "named": "The candidates are those that `finish` names, or the last Submission where it names none.",
+        "all": "Every Submission with a score is a candidate, so a bad last one takes nothing "
+        "away.",
+        "named": "The candidates are those that `finish` names, or the last Submission where it "
+        "names none.",
     }
     return f"""## Your budget
 
@@ -257,11 +298,23 @@ def _commands(terms: TaskTerms) -> str:
     example = f"0:{few}" if few > 1 else "0"
     rows = [
         ["`evopolicy-session status`", "budget left, what runs, the best Submission so far"],
-        ["`evopolicy-session check program`", "does it load and answer? A traceback where not; costs nothing"],
-        [f"`evopolicy-session submit program --episodes {example}`", "measure it on those Episodes"],
+        [
+            "`evopolicy-session check program`",
+            "does it load and answer? A traceback where not; costs nothing",
+        ],
+        [
+            f"`evopolicy-session submit program --episodes {example}`",
+            "measure it on those Episodes",
+        ],
         ["`evopolicy-session wait`", "wait for the Submission that is running"],
-        ["`evopolicy-session feedback 1`", "the Feedback of Submission 1 (without a number: the latest)"],
-        ["`evopolicy-session finish`", "end the Session; `finish 3 1` names Submissions you stand by, best first"],
+        [
+            "`evopolicy-session feedback 1`",
+            "the Feedback of Submission 1 (without a number: the latest)",
+        ],
+        [
+            "`evopolicy-session finish`",
+            "end the Session; `finish 3 1` names Submissions you stand by, best first",
+        ],
     ]
     return f"""## Session commands
 
@@ -305,10 +358,16 @@ def _feedback(spec: BenchmarkSpec, terms: TaskTerms) -> str:
         "episodes": [
             [
                 "`by_episode`",
-                "per index: score, return, length, ending, measures, and the failure's traceback and the printed text",
+                "per index: score, return, length, ending, measures, and the failure's traceback "
+                "and the printed text",
             ]
         ],
-        "full": [["`artifacts`", "files beside it: traces of the steps, pictures; the oldest may go to save space"]],
+        "full": [
+            [
+                "`artifacts`",
+                "files beside it: traces of the steps, pictures; the oldest may go to save space",
+            ]
+        ],
     }
     shown = list(levels)[: list(levels).index(terms.visibility) + 1]
     rows = [row for level in shown for row in levels[level]]
@@ -340,16 +399,19 @@ Any folder of the workspace with a `policy.py` can be submitted, so you may keep
 
 def _rules(terms: TaskTerms) -> str:
     rules = [
-        "Improve the Program from its Feedback and from what you know. The Episodes' seeds, the simulator and the "
-        "Host's records are no part of this; do not look for them.",
-        "A Policy acts on its observations only. It does not try to recognize an Episode, to reach the Host or to keep "
-        "anything beyond its Episode.",
+        "Improve the Program from its Feedback and from what you know. The Episodes' seeds, the "
+        "simulator and the Host's records are no part of this; do not look for them.",
+        "A Policy acts on its observations only. It does not try to recognize an Episode, to "
+        "reach the Host or to keep anything beyond its Episode.",
         "Leave `.evopolicy/`, `feedback/` and this file as they are.",
     ]
     if terms.budget.finish == "allow_early":
         rules.append(
-            "Call `evopolicy-session finish` when you are done. What you submitted counts even if you never do."
+            "Call `evopolicy-session finish` when you are done. What you submitted counts even if "
+            "you never do."
         )
     else:
         rules.append("Spend the whole budget. What you submitted counts even if you cannot.")
-    return "## Rules\n\n" + "\n".join(_fill(f"{i}. {rule}", "   ") for i, rule in enumerate(rules, 1))
+    return "## Rules\n\n" + "\n".join(
+        _fill(f"{i}. {rule}", "   ") for i, rule in enumerate(rules, 1)
+    )

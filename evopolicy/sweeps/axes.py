@@ -1,4 +1,5 @@
-"""Which settings a sweep varies beside agent, Benchmark and seed: with the agent's label they name its entries."""
+"""Which settings a sweep varies beside agent, Benchmark and seed: with the agent's label they name
+its entries."""
 
 from __future__ import annotations
 
@@ -10,14 +11,16 @@ _NEVER_BELOW = ("tracking", "launcher", "hydra", "secret", "axes", "execution.wo
 
 
 def swept_axes(
-    overrides: Sequence[Sequence[str]], configs: Sequence[Mapping[str, Any]], swept: Collection[str] = ()
+    overrides: Sequence[Sequence[str]],
+    configs: Sequence[Mapping[str, Any]],
+    swept: Collection[str] = (),
 ) -> list[dict[str, str]]:
     """For each cell the values of the keys that vary over all of them.
 
-    `overrides` are those of each cell, `configs` the same cells composed. A key under `agent` counts only where it
-    varies within one label, and one under `benchmark` only where it varies within one Benchmark: otherwise the label
-    or the Benchmark says it already. `swept` keys vary over cells that are yet to come.
-    """
+    `overrides` are those of each cell, `configs` the same cells composed. A key under `agent`
+    counts only where it varies within one label, and one under `benchmark` only where it varies
+    within one Benchmark: otherwise the label or the Benchmark says it already. `swept` keys vary
+    over cells that are yet to come."""
     values = [_values(cell) for cell in overrides]
     keys = sorted({key for cell in values for key in cell})
     axes = [key for key in keys if _counts(key) and len({cell.get(key, "") for cell in values}) > 1]
@@ -27,16 +30,25 @@ def swept_axes(
 
 
 def _values(overrides: Sequence[str]) -> dict[str, str]:
-    """Value by key; a deletion is no axis, and a package or the + of an addition no part of a key."""
-    pairs = (override.lstrip("+").partition("=") for override in overrides if not override.startswith("~"))
+    """Value by key; a deletion is no axis, and a package or the + of an addition no part of a
+    key."""
+    pairs = (
+        override.lstrip("+").partition("=")
+        for override in overrides
+        if not override.startswith("~")
+    )
     return {key.partition("@")[0].replace("/", "."): value.strip("'\"") for key, _, value in pairs}
 
 
 def _counts(key: str) -> bool:
-    return key not in _NEVER and not any(key == name or key.startswith(f"{name}.") for name in _NEVER_BELOW)
+    return key not in _NEVER and not any(
+        key == name or key.startswith(f"{name}.") for name in _NEVER_BELOW
+    )
 
 
-def _is_told_apart(key: str, values: Sequence[Mapping[str, str]], configs: Sequence[Mapping[str, Any]]) -> bool:
+def _is_told_apart(
+    key: str, values: Sequence[Mapping[str, str]], configs: Sequence[Mapping[str, Any]]
+) -> bool:
     group = key.partition(".")[0]
     if group not in ("agent", "benchmark"):
         return True

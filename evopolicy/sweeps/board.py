@@ -41,7 +41,8 @@ class CellState:
         return f"{self.entry} on {self.benchmark}, seed {self.seed}"
 
     def look(self, live: Live | None) -> None:
-        """Take `live` for what it says of itself, and see what holds it up: once a second, since that reads files."""
+        """Take `live` for what it says of itself, and see what holds it up: once a second, since
+        that reads files."""
         self.live = live or self.live
         if time.monotonic() - self._looked >= 1.0:
             self._looked = time.monotonic()
@@ -54,7 +55,9 @@ class CellState:
         if self.waiting is None or self.status != "running":
             return ""
         seconds = time.time() - self.waiting.since
-        return clean(self.waiting.what, 400) + (f", for {duration(seconds)}" if seconds >= 1 else "")
+        return clean(self.waiting.what, 400) + (
+            f", for {duration(seconds)}" if seconds >= 1 else ""
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -88,5 +91,7 @@ class Board:
         if not spent or not running:
             return None
         mean = sum(spent) / len(spent)
-        left = mean * self.count("pending") + sum(max(mean - (cell.seconds or 0.0), 0.0) for cell in running)
+        left = mean * self.count("pending") + sum(
+            max(mean - (cell.seconds or 0.0), 0.0) for cell in running
+        )
         return left / len(running)

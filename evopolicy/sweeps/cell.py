@@ -1,7 +1,7 @@
 """The process of one cell: `python -m evopolicy.sweeps.cell JOB.json LOCK`. It knows no Hydra.
 
-LOCK is a descriptor of the command's `Ownership` of the Run's folder, which is held until this process has ended.
-"""
+LOCK is a descriptor of the command's `Ownership` of the Run's folder, which is held until this
+process has ended."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def main(argv: list[str]) -> int:
 
     job = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Job)
     os.set_inheritable(int(argv[2]), False)  # what this process starts may outlive it
-    # SIGINT too: a command that was started to ignore it (`nohup`, `&` in a script) ends its cells by it all the same.
+    # SIGINT too: a command that was started to ignore it (`nohup`, `&` in a script) ends its cells
+    # by it all the same.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     end_with_parent()
@@ -86,7 +87,9 @@ def _attempt(job: Job) -> CellOutcome:
     except KeyboardInterrupt:
         return CellOutcome("interrupted", "interrupted; the same command goes on with it")
     except MemoryError:
-        return CellOutcome("failed", "the Host ran out of memory; run fewer cells at once (launcher.cells)")
+        return CellOutcome(
+            "failed", "the Host ran out of memory; run fewer cells at once (launcher.cells)"
+        )
     except EvoPolicyError as error:
         return _failed(str(error))
     except OSError as error:
@@ -120,7 +123,8 @@ def outcome_of(run: Run) -> CellOutcome:
     error = (
         ""
         if run.valid
-        else f"the Run is left out of tables: {run.state.explained(run.result.reasons) or 'it has not ended'}"
+        else "the Run is left out of tables: "
+        f"{run.state.explained(run.result.reasons) or 'it has not ended'}"
     )
     return CellOutcome(
         "finished" if run.valid else "failed",

@@ -24,7 +24,9 @@ class LauncherConfig:
         if self.retries < 0:
             raise ConfigError(f"launcher.retries: 0 or more is needed, found {self.retries}")
         if self.tracker_seconds < 0:
-            raise ConfigError(f"launcher.tracker_seconds: 0 or more is needed, found {self.tracker_seconds}")
+            raise ConfigError(
+                f"launcher.tracker_seconds: 0 or more is needed, found {self.tracker_seconds}"
+            )
 
 
 @dataclass(frozen=True)

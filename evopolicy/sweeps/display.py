@@ -82,8 +82,11 @@ class _Lines:
         if cell.status == "finished":
             return f"{head}finished in {duration(cell.seconds)}, held-out {number(cell.score)}"
         if cell.status == "failed":
-            after = "" if cell.seconds is None else f" after {duration(cell.seconds)}"  # None: it never started
-            # Why a single Run failed is what its command ends with; a sweep's cells are told as they go.
+            after = (
+                "" if cell.seconds is None else f" after {duration(cell.seconds)}"
+            )  # None: it never started
+            # Why a single Run failed is what its command ends with; a sweep's cells are told as
+            # they go.
             return f"{head}FAILED{after}" + (f": {clean(cell.error)}" if self._board.name else "")
         if cell.status == "pending":
             return f"{head}{clean(cell.error)}; it is tried again at the end"
@@ -92,7 +95,8 @@ class _Lines:
 
 
 def render(board: Board) -> RenderableType:
-    """The board for rich: cells that run, the last that ended, what went wrong or waits, and how far it all is."""
+    """The board for rich: cells that run, the last that ended, what went wrong or waits, and how
+    far it all is."""
     from rich.console import Group
     from rich.measure import Measurement
     from rich.text import Text
@@ -105,7 +109,10 @@ def render(board: Board) -> RenderableType:
             yield _table(board, cells, options.max_width)
             for cell in cells:
                 if told := _told(cell):
-                    yield Text(f"{clean(cell.title)}: {told}", style="red" if cell.status == "failed" else "yellow")
+                    yield Text(
+                        f"{clean(cell.title)}: {told}",
+                        style="red" if cell.status == "failed" else "yellow",
+                    )
             yield Text(summary_line(board), style="italic")
 
         def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
@@ -124,7 +131,8 @@ _LEAST_NAME = 20
 
 
 def _table(board: Board, cells: Sequence[CellState], width: int) -> RenderableType:
-    """What tells rows apart has the room it needs before a bar, a long heading or a word that says no more does."""
+    """What tells rows apart has the room it needs before a bar, a long heading or a word that says
+    no more does."""
     from rich.table import Table
     from rich.text import Text
 
@@ -136,7 +144,9 @@ def _table(board: Board, cells: Sequence[CellState], width: int) -> RenderableTy
     table = Table(expand=False, title_justify="left")
     for place, heading in enumerate(headings):
         if place:
-            table.add_column(heading, justify="left" if heading == "phase" else "right", no_wrap=True)
+            table.add_column(
+                heading, justify="left" if heading == "phase" else "right", no_wrap=True
+            )
         else:
             table.add_column(heading, overflow="fold", max_width=max(name, _LEAST_NAME))
     for cell, row in zip(cells, rows, strict=True):
@@ -152,7 +162,9 @@ def _needed(rows: Sequence[Sequence[str]], headings: Sequence[str]) -> int:
 
 
 def _shown(board: Board) -> list[CellState]:
-    ended = sorted((c for c in board.cells if c.status in ("finished", "failed")), key=lambda c: c.ended or 0.0)
+    ended = sorted(
+        (c for c in board.cells if c.status in ("finished", "failed")), key=lambda c: c.ended or 0.0
+    )
     return [*ended[-_ROWS_OF_ENDED:], *(c for c in board.cells if c.status == "running")]
 
 
@@ -161,7 +173,14 @@ def _row(cell: CellState, *, narrow: bool = False) -> tuple[str, ...]:
     if cell.status == "failed":
         return name, "failed", "", "", "", took
     if cell.status == "finished":
-        return name, "finished", "", "", number(cell.score) if narrow else f"held-out {number(cell.score)}", took
+        return (
+            name,
+            "finished",
+            "",
+            "",
+            number(cell.score) if narrow else f"held-out {number(cell.score)}",
+            took,
+        )
     if live is None:
         return name, "starting", "", "", "", took
     bar = "" if narrow else f"{_bar(live.episodes_done, live.episodes_total)} "
@@ -178,7 +197,12 @@ def summary_line(board: Board) -> str:
     """How far everything is, in one line."""
     total = len(board.cells)
     parts = [f"{board.count(*ENDED)} of {plural(total, 'cell')} done"]
-    for status, word in (("reused", "reused"), ("failed", "failed"), ("running", "running"), ("pending", "waiting")):
+    for status, word in (
+        ("reused", "reused"),
+        ("failed", "failed"),
+        ("running", "running"),
+        ("pending", "waiting"),
+    ):
         if count := board.count(status):
             parts.append(f"{count} {word}")
     parts.append(f"{duration(board.seconds)} so far")

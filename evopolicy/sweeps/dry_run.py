@@ -1,4 +1,5 @@
-"""`--dry-run`: the cells, what each may spend, what would be reused, and what it may take in time and money."""
+"""`--dry-run`: the cells, what each may spend, what would be reused, and what it may take in time
+and money."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from evopolicy.sweeps.sweep import shares, tell_weaker
 from evopolicy.sweeps.text import duration
 
 SECONDS = Path(__file__).with_name("seconds.json")
-"""CPU seconds of an Episode that lasts as long as it may, by Benchmark: `scripts/measure_seconds.py` makes it."""
+"""CPU seconds of an Episode that lasts as long as it may, by Benchmark:
+`scripts/measure_seconds.py` makes it."""
 _OTHER_SECONDS = 1.0
 """Of an Episode nobody has measured."""
 _SECONDS_PER_EPISODE = 0.01
@@ -51,7 +53,10 @@ def print_plan(command: Command, name: str) -> None:
     """List the cells of `command`; nothing is run and nothing is spent."""
     new = [cell for cell in command.cells if not cell.finished]
     title = f"sweep {name}: " if name else ""
-    print(f"{title}{plural(len(command.cells), 'cell')}, {len(command.cells) - len(new)} finished and reused")
+    print(
+        f"{title}{plural(len(command.cells), 'cell')}, {len(command.cells) - len(new)} finished "
+        "and reused"
+    )
     print(_rows(command.cells))
     units = sum(cell.plan.units for cell in new)
     private = sum(cell.plan.validation_units + cell.plan.assessment_units for cell in new)
@@ -68,13 +73,17 @@ def _print_estimate(command: Command, new: Sequence[PlannedCell]) -> None:
     at_once = min(share.cells, len(new))
     workers = max(1, share.cores // at_once)
     # What was measured apart is for one core; a Run had its own share of cores, as this one will.
-    seconds = sum(e.episodes if e.basis == _HERE else e.episodes / workers for e in estimates) / at_once
-    counts = {basis: sum(e.basis == basis for e in estimates) for basis in (_HERE, _SHIPPED, _GUESS)}
+    seconds = (
+        sum(e.episodes if e.basis == _HERE else e.episodes / workers for e in estimates) / at_once
+    )
+    counts = {
+        basis: sum(e.basis == basis for e in estimates) for basis in (_HERE, _SHIPPED, _GUESS)
+    }
     told = [f"{plural(count, 'cell')} by {basis}" for basis, count in counts.items() if count]
     longest = "about" if counts[_HERE] == len(new) else "at most about"
     print(
-        f"{longest} {duration(seconds)} with {plural(at_once, 'cell')} at once on {plural(share.cores, 'core')}"
-        f" ({', '.join(told)})"
+        f"{longest} {duration(seconds)} with {plural(at_once, 'cell')} at once on "
+        f"{plural(share.cores, 'core')} ({', '.join(told)})"
     )
     thinking = sum(e.thinking for e in estimates) / at_once
     if not thinking:
@@ -100,10 +109,16 @@ def _agent_line(cell: PlannedCell, output: Path) -> str:
         cost = dollars(statistics.median(known)) if known else "a cost that is not known"
         spent = statistics.median(run.state.thinking_seconds for run in runs)
         since = f"by {plural(len(runs), 'earlier Run')} of it here"
-        return f"{clean(_label(cell))}: about {duration(spent)} of thinking and {cost} a cell ({since})"
+        return (
+            f"{clean(_label(cell))}: about {duration(spent)} of thinking and {cost} a cell "
+            f"({since})"
+        )
     time = "any time" if limits.wall_seconds is None else f"at most {duration(limits.wall_seconds)}"
     cost = "any cost" if limits.cost_usd is None else f"at most {dollars(limits.cost_usd)}"
-    return f"{clean(_label(cell))}: {time} of thinking and {cost} a cell (session.limits.wall_seconds and .cost_usd)"
+    return (
+        f"{clean(_label(cell))}: {time} of thinking and {cost} a cell "
+        "(session.limits.wall_seconds and .cost_usd)"
+    )
 
 
 def _rows(cells: Sequence[PlannedCell]) -> str:
@@ -111,15 +126,24 @@ def _rows(cells: Sequence[PlannedCell]) -> str:
     for cell in cells[:_LISTED]:
         plan = cell.plan
         begun = (plan.folder / RECORD).exists()
-        going = "not valid, run again" if begun and spoiled(cell) else "begun, goes on" if begun else "new"
+        going = (
+            "not valid, run again"
+            if begun and spoiled(cell)
+            else "begun, goes on"
+            if begun
+            else "new"
+        )
         state = "finished, reused" if cell.finished else going
         at_most = f"<={plan.validation_units}" if plan.validation_units else "0"
-        rows.append((clean(cell.title, 90), str(plan.units), at_most, str(plan.assessment_units), state))
+        rows.append(
+            (clean(cell.title, 90), str(plan.units), at_most, str(plan.assessment_units), state)
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = []
     for row in rows:
         left, *numbers, state = (
-            text.ljust(w) if i in (0, 4) else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
+            text.ljust(w) if i in (0, 4) else text.rjust(w)
+            for i, (text, w) in enumerate(zip(row, widths, strict=True))
         )
         lines.append("  ".join([left, *numbers, state]).rstrip())
     if len(cells) > _LISTED:
@@ -128,17 +152,22 @@ def _rows(cells: Sequence[PlannedCell]) -> str:
 
 
 def estimate(cell: PlannedCell, output: Path) -> Estimate:
-    """Of `cell`: by finished Runs of the same Benchmark, those of the same agent first, else by what ships."""
+    """Of `cell`: by finished Runs of the same Benchmark, those of the same agent first, else by
+    what ships."""
     runs = _finished(output / "runs" / cell.plan.benchmark, f"*/*/{RECORD}")
     same = [run for run in runs if run.record.agent.label == _label(cell)]
     asked = _is_asked(cell)
     thinking = 0.0
     if asked:
         before = [run.state.thinking_seconds for run in _of_agent(cell, output)]
-        thinking = statistics.median(before) if before else cell.config.session.limits.wall_seconds or 0.0
+        thinking = (
+            statistics.median(before) if before else cell.config.session.limits.wall_seconds or 0.0
+        )
     times = [_seconds_per_unit(run, with_agent=not asked and bool(same)) for run in same or runs]
     if times:
-        return Estimate(_SECONDS_PER_CELL + statistics.median(times) * cell.plan.units, _HERE, thinking)
+        return Estimate(
+            _SECONDS_PER_CELL + statistics.median(times) * cell.plan.units, _HERE, thinking
+        )
     shipped = shipped_seconds().get(str(cell.config.benchmark.get("name")))
     each = _SECONDS_PER_EPISODE + (_OTHER_SECONDS if shipped is None else shipped)
     basis = _GUESS if shipped is None else _SHIPPED
@@ -171,7 +200,8 @@ def _finished(folder: Path, pattern: str, most: int = 20) -> list[Run]:
 
 
 def _seconds_per_unit(run: Run, *, with_agent: bool) -> float:
-    """What the Run took, by Episode unit it could spend; with what its agent took itself, or without."""
+    """What the Run took, by Episode unit it could spend; with what its agent took itself, or
+    without."""
     state = run.state
     spent = state.evaluating_seconds + sum(run.result.wall_seconds.values())
     return (spent + state.thinking_seconds * with_agent) / max(run.record.budget.episodes, 1)

@@ -1,4 +1,5 @@
-"""The command's side of tracking: starts the tracker late, waits for it at the end, and never fails because of it."""
+"""The command's side of tracking: starts the tracker late, waits for it at the end, and never fails
+because of it."""
 
 from __future__ import annotations
 
@@ -23,21 +24,27 @@ _AT_ONCE_SECONDS = 0.5
 
 
 def tracking_mapping(config: TrackingConfig) -> dict[str, str]:
-    """Where the tracker logs; {} where tracking is off. Raises ConfigError for a URI MLflow cannot write to.
+    """Where the tracker logs; {} where tracking is off. Raises ConfigError for a URI MLflow cannot
+    write to.
 
-    Its URI may hold a password: it is told to the tracker and written nowhere; `Sweep.tracking` has `written_tracking`.
-    """
+    Its URI may hold a password: it is told to the tracker and written nowhere; `Sweep.tracking` has
+    `written_tracking`."""
     if not config.enabled:
         return {}
     from evopolicy.tracking.store import Tracking, whole_uri
 
-    mapping = {"uri": whole_uri(config.uri or ""), "experiment": config.experiment, "artifacts": config.artifacts}
+    mapping = {
+        "uri": whole_uri(config.uri or ""),
+        "experiment": config.experiment,
+        "artifacts": config.artifacts,
+    }
     Tracking.from_mapping(mapping)
     return mapping
 
 
 def say_where(mapping: Mapping[str, str]) -> None:
-    """Tell somebody whose environment names another store than the config that the config counts."""
+    """Tell somebody whose environment names another store than the config that the config
+    counts."""
     from evopolicy.tracking.store import unused_variable
 
     if mapping and (note := unused_variable(mapping["uri"])):
@@ -52,7 +59,15 @@ def written_tracking(mapping: Mapping[str, str]) -> dict[str, str]:
 class Follower:
     """The one tracker process of a command."""
 
-    def __init__(self, output: Path, tracking: Mapping[str, str], log: Path, *, sweep: str = "", run: str = "") -> None:
+    def __init__(
+        self,
+        output: Path,
+        tracking: Mapping[str, str],
+        log: Path,
+        *,
+        sweep: str = "",
+        run: str = "",
+    ) -> None:
         self._order = Order(str(output), tracking, sweep, run)
         self._log = log
         self._child: Child | None = None
@@ -76,7 +91,8 @@ class Follower:
         self._child.write(msgspec.json.encode(self._order) + b"\n")
 
     def finish(self, seconds: float) -> str:
-        """Let it log the rest, for `seconds` at most. Returns what to tell the user; '' where all is logged."""
+        """Let it log the rest, for `seconds` at most. Returns what to tell the user; '' where all
+        is logged."""
         self.start()
         if self._child is None:
             return ""
@@ -96,7 +112,9 @@ class Follower:
         return self._warning(code)
 
     def _store(self) -> str:
-        return mask_uri(self._order.tracking.get("uri", "")) or str(Path(self._order.output) / "mlflow.db")
+        return mask_uri(self._order.tracking.get("uri", "")) or str(
+            Path(self._order.output) / "mlflow.db"
+        )
 
     def stop(self, seconds: float = 10.0) -> None:
         """The command was interrupted: have it log what there is, and end it."""
@@ -109,7 +127,11 @@ class Follower:
         said = self._log.read_text("utf-8", "replace").strip() if self._log.exists() else ""
         if code == 1 and said and len(said) < 2_000:
             return said
-        what = "did not catch up in time" if code is None else f"ended with exit code {code} (its output: {self._log})"
+        what = (
+            "did not catch up in time"
+            if code is None
+            else f"ended with exit code {code} (its output: {self._log})"
+        )
         source = self._order.run or sweep_folder(Path(self._order.output), self._order.sweep)
         command = shlex.join(["evopolicy", "track", f"source={source}"])
         return f"MLflow's tracker {what}; the records are whole: {command}"

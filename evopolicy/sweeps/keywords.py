@@ -1,4 +1,5 @@
-"""A sweep asked for from Python: its keywords as a command line's overrides, and each cell's config without Hydra."""
+"""A sweep asked for from Python: its keywords as a command line's overrides, and each cell's config
+without Hydra."""
 
 from __future__ import annotations
 
@@ -18,24 +19,38 @@ _BARE = re.compile(r"[\w./:@%+-]+")
 
 
 def plan_keywords(
-    settings: Mapping[str, Any], name: str | None, launcher: Mapping[str, Any], suite: str | None = None
+    settings: Mapping[str, Any],
+    name: str | None,
+    launcher: Mapping[str, Any],
+    suite: str | None = None,
 ) -> tuple[Command, str]:
-    """The cells of a sweep over every list among `settings`, and the sweep's name: those of the same command line.
+    """The cells of a sweep over every list among `settings`, and the sweep's name: those of the
+    same command line.
 
     Raises ConfigError naming the first cell that cannot run, and counts the others.
     """
     if suite is not None:
         settings = {"benchmark": _benchmarks(suite), **settings, "suite": suite}
-    whole = {**({"launcher": launcher} if launcher else {}), **({"sweep": name} if name is not None else {})}
-    configured = {"dry_run": False, "launcher": {**option("launcher", "local"), **launcher}, "sweep": name}
+    whole = {
+        **({"launcher": launcher} if launcher else {}),
+        **({"sweep": name} if name is not None else {}),
+    }
+    configured = {
+        "dry_run": False,
+        "launcher": {**option("launcher", "local"), **launcher},
+        "sweep": name,
+    }
     cells = [(_overrides({**cell, **whole}), cell) for cell in _cells(settings)]
     by_words, overrides = dict(cells), [words for words, _ in cells]
-    command = plan_command(overrides, lambda words: {**_composed(by_words[tuple(words)]), **configured}, _sentence)
+    command = plan_command(
+        overrides, lambda words: {**_composed(by_words[tuple(words)]), **configured}, _sentence
+    )
     return command, name or default_sweep_name(overrides)
 
 
 def _cells(settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of what is listed, in the order of a command line's: the last key changes first."""
+    """Every combination of what is listed, in the order of a command line's: the last key changes
+    first."""
     for values in product(*(_choices(key, value) for key, value in settings.items())):
         yield dict(zip(settings, values, strict=True))
 
@@ -44,7 +59,9 @@ def _choices(key: str, value: Any) -> Sequence[Any]:
     if not isinstance(value, list | tuple | range):
         return [value]
     if not value:
-        raise ConfigError(f"{key}: the list is empty, so there is no cell to run; give it one value at least")
+        raise ConfigError(
+            f"{key}: the list is empty, so there is no cell to run; give it one value at least"
+        )
     return value
 
 

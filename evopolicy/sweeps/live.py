@@ -1,4 +1,5 @@
-"""`live.json` in a Run's folder: where the Run is right now, for the launcher and for `evopolicy status`."""
+"""`live.json` in a Run's folder: where the Run is right now, for the launcher and for `evopolicy
+status`."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class LiveFile:
     def __init__(self, folder: Path, entry: str, benchmark: str, seed: int, units: int) -> None:
         self._path = folder / LIVE
         now = time.time()
-        self._live = Live("starting", 0, units, 0, None, now, now, os.getpid(), entry, benchmark, seed)
+        self._live = Live(
+            "starting", 0, units, 0, None, now, now, os.getpid(), entry, benchmark, seed
+        )
         self._units = units
         self._spent = 0
         """Units of the Submissions before the current one."""
@@ -110,7 +113,8 @@ class LiveFile:
 
 
 def read_live(folder: Path) -> Live | None:
-    """What the Run in `folder` says of itself; None where it says nothing readable. Whether it runs, its lock tells."""
+    """What the Run in `folder` says of itself; None where it says nothing readable. Whether it
+    runs, its lock tells."""
     try:
         value = parse_object(read_part(folder, LIVE, LIVE_FORMAT.bytes))
         return msgspec.convert(LIVE_FORMAT.upgraded(value, LIVE), Live)

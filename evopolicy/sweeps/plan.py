@@ -77,23 +77,33 @@ def plan_command(
     explain: Callable[[BaseException], str | None],
     swept: Collection[str] = (),
 ) -> Command:
-    """Compose and validate every cell. Raises ConfigError naming the first cell that cannot run, and counts the others.
+    """Compose and validate every cell. Raises ConfigError naming the first cell that cannot run,
+    and counts the others.
 
-    `compose` gives the plain config of a cell's overrides; `explain` turns what it raises into a sentence, or None.
-    `swept` keys vary over the whole sweep of which these cells are a batch.
-    """
+    `compose` gives the plain config of a cell's overrides; `explain` turns what it raises into a
+    sentence, or None. `swept` keys vary over the whole sweep of which these cells are a batch."""
     composed = _each(overrides, explain, lambda n: compose(overrides[n]))
     options = _options(composed)
     several = len(composed) > 1 or bool(swept)
-    axes = swept_axes(overrides, composed, swept) if several else [dict(config["axes"]) for config in composed]
+    axes = (
+        swept_axes(overrides, composed, swept)
+        if several
+        else [dict(config["axes"]) for config in composed]
+    )
     provided = any(_is_provided(config["agent"]) for config in composed)
-    cells = _each(overrides, explain, lambda n: _plan_cell(overrides[n], {**composed[n], "axes": axes[n]}, provided))
+    cells = _each(
+        overrides,
+        explain,
+        lambda n: _plan_cell(overrides[n], {**composed[n], "axes": axes[n]}, provided),
+    )
     _check_distinct(cells)
     return Command(tuple(cells), options, Path(composed[0]["output"]))
 
 
 def _each(
-    overrides: Sequence[Sequence[str]], explain: Callable[[BaseException], str | None], step: Callable[[int], _T]
+    overrides: Sequence[Sequence[str]],
+    explain: Callable[[BaseException], str | None],
+    step: Callable[[int], _T],
 ) -> list[_T]:
     """`step` for every cell, all of them before the first failure is told."""
     done: list[_T] = []
@@ -105,7 +115,9 @@ def _each(
             text = explain(error)
             if text is None:
                 raise
-            failed.append(f"cell {number + 1} ({' '.join(cell)}): {text}" if len(overrides) > 1 else text)
+            failed.append(
+                f"cell {number + 1} ({' '.join(cell)}): {text}" if len(overrides) > 1 else text
+            )
     _stop_at(failed)
     return done
 
@@ -125,11 +137,14 @@ def _is_provided(agent: Mapping[str, Any]) -> bool:
 
 
 def _plan_cell(overrides: Sequence[str], value: Mapping[str, Any], provided: bool) -> PlannedCell:
-    """`provided`: an agent of the command is asked through a provider. All its agents then meet the same Episodes."""
+    """`provided`: an agent of the command is asked through a provider. All its agents then meet the
+    same Episodes."""
     config = config_from({key: inner for key, inner in value.items() if key not in _COMMAND_KEYS})
     config = cells.settled(config, provided=provided)
     plan = cells.cell_plan(config)
-    shown = tuple(mask_override(override) for override in overrides if not override.startswith("output=/"))
+    shown = tuple(
+        mask_override(override) for override in overrides if not override.startswith("output=/")
+    )
     return PlannedCell(shown, config, plan, is_finished(plan.folder, plan.result_key))
 
 
@@ -140,11 +155,11 @@ def mask_override(override: str) -> str:
 
 
 def is_finished(folder: Path, result_key: str) -> bool:
-    """Whether the Run in `folder` has ended, and validly, and its record is of `result_key`: its result shows as it is.
+    """Whether the Run in `folder` has ended, and validly, and its record is of `result_key`: its
+    result shows as it is.
 
-    A Run whose record follows another selection rule is not: running it sets the record, which costs no Episode that
-    was measured before. Raises RecordError for a corrupt one.
-    """
+    A Run whose record follows another selection rule is not: running it sets the record, which
+    costs no Episode that was measured before. Raises RecordError for a corrupt one."""
     if not (folder / RECORD).exists():
         return False
     run = load_run(folder)
@@ -152,7 +167,8 @@ def is_finished(folder: Path, result_key: str) -> bool:
 
 
 def spoiled(cell: PlannedCell) -> str:
-    """Why the ended Run of `cell` does not count and is made again, and what its agent used; '' where it is not."""
+    """Why the ended Run of `cell` does not count and is made again, and what its agent used; ''
+    where it is not."""
     if cell.finished or not (cell.plan.folder / RECORD).exists():
         return ""
     run = load_run(cell.plan.folder)
@@ -160,7 +176,9 @@ def spoiled(cell: PlannedCell) -> str:
         return ""
     tokens, cost = all_tokens(run.state.usage), run.state.usage.get("cost_usd")
     used = f", after {tokens:,} tokens" if tokens else ""
-    why = [REASON_TEXTS.get(reason, reason) for reason in run.result.reasons if invalidates_run(reason)]
+    why = [
+        REASON_TEXTS.get(reason, reason) for reason in run.result.reasons if invalidates_run(reason)
+    ]
     return f"{'; '.join(why) or 'it does not count'}{used}{'' if cost is None else f' and {dollars(cost)}'}"
 
 
@@ -168,17 +186,23 @@ def say_again(cells: Sequence[PlannedCell]) -> None:
     """On standard error, which Runs a command makes, and pays for, once more."""
     for cell in cells:
         if why := spoiled(cell):
-            print(f"{clean(cell.title)}: is run again, its Run is kept in invalid/ ({clean(why)})", file=sys.stderr)
+            print(
+                f"{clean(cell.title)}: is run again, its Run is kept in invalid/ ({clean(why)})",
+                file=sys.stderr,
+            )
 
 
 def _options(composed: Sequence[Mapping[str, Any]]) -> CommandConfig:
     for key in (*_COMMAND_KEYS, "output", "tracking"):
         if any(config[key] != composed[0][key] for config in composed):
-            raise ConfigError(f"{key}: it belongs to the whole sweep, so it cannot differ between its cells")
+            raise ConfigError(
+                f"{key}: it belongs to the whole sweep, so it cannot differ between its cells"
+            )
     options = msgspec.convert({key: composed[0][key] for key in _COMMAND_KEYS}, CommandConfig)
     if options.sweep is not None and not _NAME.fullmatch(options.sweep):
         raise ConfigError(
-            f"sweep: a name of letters, digits, '.', '_' and '-', at most 100 long, is needed, found '{options.sweep}'"
+            "sweep: a name of letters, digits, '.', '_' and '-', at most 100 long, is needed, "
+            f"found '{options.sweep}'"
         )
     return options
 
@@ -189,16 +213,21 @@ def _check_distinct(cells: Sequence[PlannedCell]) -> None:
         first = seen.setdefault(cell.plan.folder, number)
         if first != number:
             raise ConfigError(
-                f"cells {first + 1} ({' '.join(cells[first].overrides)}) and {number + 1} ({' '.join(cell.overrides)}) "
-                "are the same Run: what differs does not change what its agent meets; name each once, and give another "
-                "selection rule or Assessment a sweep of its own"
+                f"cells {first + 1} ({' '.join(cells[first].overrides)}) and {number + 1} "
+                f"({' '.join(cell.overrides)}) are the same Run: what differs does not change "
+                "what its agent meets; name each once, and give another selection rule or "
+                "Assessment a sweep of its own"
             )
 
 
 def default_sweep_name(overrides: Sequence[Sequence[str]]) -> str:
     """The same for the same cells, whatever their order and however they are run."""
     cells = [
-        sorted(o for o in cell if not o.startswith(("dry_run=", "launcher", "output=", "tracking.uri=")))
+        sorted(
+            o
+            for o in cell
+            if not o.startswith(("dry_run=", "launcher", "output=", "tracking.uri="))
+        )
         for cell in overrides
     ]
     return "sweep-" + digest("evopolicy/sweep/1", sorted(cells))[:8]

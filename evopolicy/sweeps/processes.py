@@ -1,4 +1,5 @@
-"""Processes of a command: each in a session of its own, and gone with everything it started when the command is."""
+"""Processes of a command: each in a session of its own, and gone with everything it started when
+the command is."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _FOREIGN = ("MLFLOW_RUN_ID", "HYDRA_FULL_ERROR")
 
 
 class Child:
-    """A started process. Its standard input is a pipe that ends when this process does, however that happens."""
+    """A started process. Its standard input is a pipe that ends when this process does, however
+    that happens."""
 
     def __init__(
         self,
@@ -91,13 +93,15 @@ class Child:
 
 
 def become_reaper(wanted: bool = True) -> None:
-    """Make orphans of our children our own, so that none of them outlives us unseen. Linux only; elsewhere nothing."""
+    """Make orphans of our children our own, so that none of them outlives us unseen. Linux only;
+    elsewhere nothing."""
     if sys.platform == "linux":
         process.adopt_orphans(wanted)
 
 
 def kill_tree(pid: int) -> None:
-    """Kill `pid` and everything it started. Stopped first, so that nothing new is started meanwhile."""
+    """Kill `pid` and everything it started. Stopped first, so that nothing new is started
+    meanwhile."""
     send(pid, signal.SIGSTOP)
     for child in descendants(pid):
         send(child, signal.SIGKILL)
@@ -105,7 +109,8 @@ def kill_tree(pid: int) -> None:
 
 
 class Reaper:
-    """Finds what cells leave behind: everything under this process but its earlier children and the cells that run."""
+    """Finds what cells leave behind: everything under this process but its earlier children and the
+    cells that run."""
 
     def __enter__(self) -> Reaper:
         become_reaper()
@@ -116,9 +121,12 @@ class Reaper:
         become_reaper(False)
 
     def kill_orphans(self, running: Sequence[int]) -> None:
-        """Kill and reap processes that an ended cell has left to us, and what those leave, until none is."""
+        """Kill and reap processes that an ended cell has left to us, and what those leave, until
+        none is."""
         spared = self._bystanders.union(running)
-        while orphans := [child for child in children().get(os.getpid(), []) if child not in spared]:
+        while orphans := [
+            child for child in children().get(os.getpid(), []) if child not in spared
+        ]:
             for orphan in orphans:
                 kill_tree(orphan)
                 with suppress(ChildProcessError):
@@ -126,7 +134,8 @@ class Reaper:
 
 
 def end_with_parent(grace_seconds: float = 20.0) -> None:
-    """Call in a child: when the command is gone, interrupt ourselves, then end everything we started, and us."""
+    """Call in a child: when the command is gone, interrupt ourselves, then end everything we
+    started, and us."""
     become_reaper()
 
     def watch() -> None:

@@ -1,4 +1,5 @@
-"""Runs cells, several at once, each in a process of its own, until all have ended or the user interrupts."""
+"""Runs cells, several at once, each in a process of its own, until all have ended or the user
+interrupts."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def cell_command(job: Path) -> list[str]:
 
 
 class Scheduler:
-    """One pass over the pending cells of a Board. `changed` is called after every change of a cell's status."""
+    """One pass over the pending cells of a Board. `changed` is called after every change of a
+    cell's status."""
 
     def __init__(
         self,
@@ -100,8 +102,8 @@ class Scheduler:
     def run(self, tick: Callable[[], None] = lambda: None) -> None:
         """Return when every cell has ended; `tick` is called ten times a second.
 
-        On an interrupt every process is ended, what ran is pending again, and KeyboardInterrupt goes on.
-        """
+        On an interrupt every process is ended, what ran is pending again, and KeyboardInterrupt
+        goes on."""
         with terminate_as_interrupt(), self._reaper:
             try:
                 while self._pending or self._alone or self._owned or self._running:
@@ -140,18 +142,27 @@ class Scheduler:
             raise
         self._attempts[number] += 1
         self._running.append(_Running(number, child, owner))
-        cell.status, cell.error, cell.started, cell.ended, cell.live = "running", "", time.monotonic(), None, None
+        cell.status, cell.error, cell.started, cell.ended, cell.live = (
+            "running",
+            "",
+            time.monotonic(),
+            None,
+            None,
+        )
         cell.waiting = None
         self._changed()
 
     def _started(self, task: Task, at_once: int, owner: Ownership) -> Child:
         (Path(task.job.folder) / LIVE).unlink(missing_ok=True)  # of a process that was killed
-        # Workers that the config names stay as they are; else the cores are shared among the cells that run.
+        # Workers that the config names stay as they are; else the cores are shared among the cells
+        # that run.
         own = task.job.config["execution"]["workers"]
         job = task.job if own else replace(task.job, workers=max(1, self._shares.cores // at_once))
         task.outcome.unlink(missing_ok=True)
         write_durably(task.file, msgspec.json.encode(job))
-        return Child([*self._command(task.file), str(owner.fd)], task.log, looks.shared(), [owner.fd])
+        return Child(
+            [*self._command(task.file), str(owner.fd)], task.log, looks.shared(), [owner.fd]
+        )
 
     def _look(self) -> None:
         for running in list(self._running):
@@ -163,7 +174,9 @@ class Scheduler:
                 continue
             self._running.remove(running)
             running.child.close()
-            self._reaper.kill_orphans([*self.bystanders, *(other.child.pid for other in self._running)])
+            self._reaper.kill_orphans(
+                [*self.bystanders, *(other.child.pid for other in self._running)]
+            )
             self._settle(running.number, code)
             running.owner.close()
 
@@ -207,7 +220,10 @@ class Scheduler:
 
 def _death(code: int) -> str:
     if code == -signal.SIGKILL:
-        return "its process was killed, most likely because memory ran out; run fewer cells at once (launcher.cells)"
+        return (
+            "its process was killed, most likely because memory ran out; run fewer cells at "
+            "once (launcher.cells)"
+        )
     if code < 0:
         with suppress(ValueError):
             return f"its process died of {signal.Signals(-code).name}"
@@ -215,7 +231,9 @@ def _death(code: int) -> str:
 
 
 def _with_log(error: str, log: Path) -> str:
-    return f"{error} (its output: {log})" if error and log.exists() and log.stat().st_size else error
+    return (
+        f"{error} (its output: {log})" if error and log.exists() and log.stat().st_size else error
+    )
 
 
 def _clean(task: Task, *, keep_log: bool) -> None:
@@ -235,7 +253,8 @@ def _bound(log: Path) -> None:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end things as Ctrl-C does. Only the main thread may set signals; elsewhere nothing is done."""
+    """SIGTERM and SIGHUP end things as Ctrl-C does. Only the main thread may set signals; elsewhere
+    nothing is done."""
 
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -243,7 +262,9 @@ def terminate_as_interrupt() -> Iterator[None]:
     earlier = {}
     with suppress(ValueError):
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:  # `nohup` asked to live on
+            if (
+                number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN
+            ):  # `nohup` asked to live on
                 earlier[number] = signal.signal(number, interrupt)
     try:
         yield

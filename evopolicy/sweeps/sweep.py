@@ -1,4 +1,5 @@
-"""Runs the planned cells of a command as a sweep, or its one cell as a single Run. No Hydra here."""
+"""Runs the planned cells of a command as a sweep, or its one cell as a single Run. No Hydra
+here."""
 
 from __future__ import annotations
 
@@ -47,11 +48,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 def run_sweep(command: Command, name: str, earlier: Sequence[Cell] = ()) -> tuple[Board, Follower]:
-    """Run what is not finished of `command`, several cells at once. The board, and the tracker that may still log.
+    """Run what is not finished of `command`, several cells at once. The board, and the tracker that
+    may still log.
 
-    `earlier` cells belong to the same sweep and have ended. Raises Interrupted, ConfigError where another command
-    runs this sweep, and RecordError where its folder cannot be written.
-    """
+    `earlier` cells belong to the same sweep and have ended. Raises Interrupted, ConfigError where
+    another command runs this sweep, and RecordError where its folder cannot be written."""
     tracking = tracking_mapping(command.cells[0].config.tracking)
     say_where(tracking)
     with recorded(command, name, earlier) as (board, tasks, changed):
@@ -67,7 +68,8 @@ def run_sweep(command: Command, name: str, earlier: Sequence[Cell] = ()) -> tupl
 def recorded(
     command: Command, name: str, earlier: Sequence[Cell] = ()
 ) -> Iterator[tuple[Board, list[Task], Callable[[], None]]]:
-    """Be the one command of the sweep: its board, its cells' tasks, and what writes the board into its record.
+    """Be the one command of the sweep: its board, its cells' tasks, and what writes the board into
+    its record.
 
     The record is there already, and every cell's job, so that `resume` can go on with it.
     """
@@ -76,12 +78,21 @@ def recorded(
         board = Board([_state(cell) for cell in command.cells], name)
         store = written_tracking(tracking_mapping(command.cells[0].config.tracking))
         created = _created(folder)
-        tasks = [_task(cell, folder / JOBS, f"{n:04d}") for n, cell in enumerate(command.cells, len(earlier) + 1)]
+        tasks = [
+            _task(cell, folder / JOBS, f"{n:04d}")
+            for n, cell in enumerate(command.cells, len(earlier) + 1)
+        ]
         _write_jobs(tasks)
 
         def changed() -> None:
-            cells = (*earlier, *(_cell(c, s) for c, s in zip(command.cells, board.cells, strict=True)))
-            write_sweep(command.output, Sweep(SCHEMA, name, created, cells, command.suite, store, seal(store)))
+            cells = (
+                *earlier,
+                *(_cell(c, s) for c, s in zip(command.cells, board.cells, strict=True)),
+            )
+            write_sweep(
+                command.output,
+                Sweep(SCHEMA, name, created, cells, command.suite, store, seal(store)),
+            )
 
         changed()
         _say_reused(board)
@@ -90,7 +101,8 @@ def recorded(
 
 
 def run_single(command: Command) -> tuple[Run, Follower | None]:
-    """Run the one cell of `command`, or load it where it is finished; and the tracker that may still be at work.
+    """Run the one cell of `command`, or load it where it is finished; and the tracker that may
+    still be at work.
 
     Raises Interrupted, and CellFailed where the Run could not be ended.
     """
@@ -103,10 +115,15 @@ def run_single(command: Command) -> tuple[Run, Follower | None]:
     place, stem = cell.plan.folder.parent, f".{cell.plan.folder.name}"
     tracking = tracking_mapping(cell.config.tracking)
     say_where(tracking)
-    follower = Follower(command.output, tracking, place / f"{stem}.tracker.log", run=str(cell.plan.folder))
+    follower = Follower(
+        command.output, tracking, place / f"{stem}.tracker.log", run=str(cell.plan.folder)
+    )
     board = Board([_state(cell)])
     scheduler = Scheduler(board, [_task(cell, place, stem, keeps_job=False)], shares(command))
-    go_on = f"the same command, or: evopolicy resume source={shlex.quote(str(cell.plan.folder))}{_consent(command)}"
+    go_on = (
+        "the same command, or: evopolicy resume "
+        f"source={shlex.quote(str(cell.plan.folder))}{_consent(command)}"
+    )
     _run(board, scheduler, follower, go_on)
     state = board.cells[0]
     if state.status == "failed" and state.score is None:
@@ -135,7 +152,9 @@ def _run(board: Board, scheduler: Scheduler, follower: Follower, go_on: str) -> 
             display.update()
     except KeyboardInterrupt:
         follower.stop()
-        raise Interrupted(f"interrupted; nothing that was spent is lost. To go on, type {go_on}") from None
+        raise Interrupted(
+            f"interrupted; nothing that was spent is lost. To go on, type {go_on}"
+        ) from None
     except BaseException:
         follower.stop()
         raise
@@ -208,7 +227,10 @@ def _created(folder: Path) -> float:
 def _say_reused(board: Board) -> None:
     reused = [cell for cell in board.cells if cell.status == "reused"]
     if reused:
-        print(f"{plural(len(reused), 'cell')} of {len(board.cells)} finished before and {are(len(reused))} reused:")
+        print(
+            f"{plural(len(reused), 'cell')} of {len(board.cells)} finished before and "
+            f"{are(len(reused))} reused:"
+        )
         for cell in reused[:_LISTED]:
             print(f"  {clean(cell.title)}")
         if len(reused) > _LISTED:
@@ -216,13 +238,19 @@ def _say_reused(board: Board) -> None:
 
 
 def tell_weaker(cells: Sequence[PlannedCell]) -> None:
-    """Name the Runs that are reused and were held by less than this command asks for: the level is no part of a key."""
+    """Name the Runs that are reused and were held by less than this command asks for: the level is
+    no part of a key."""
     weaker: dict[tuple[str, str], list[PlannedCell]] = {}
     for cell in cells:
-        if cell.finished and _strength(had := read_record(cell.plan.folder).isolation) < _strength(cell.plan.isolation):
+        if cell.finished and _strength(had := read_record(cell.plan.folder).isolation) < _strength(
+            cell.plan.isolation
+        ):
             weaker.setdefault((had, cell.plan.isolation), []).append(cell)
     for (had, now), found in weaker.items():
-        of_one, names = len(found) == 1, ", ".join(str(cell.plan.folder) for cell in found[:_LISTED])
+        of_one, names = (
+            len(found) == 1,
+            ", ".join(str(cell.plan.folder) for cell in found[:_LISTED]),
+        )
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         print(
             f"{plural(len(found), 'reused Run')} ran at isolation '{had}', and this command asks for '{now}': "
@@ -255,7 +283,8 @@ def _only_command(folder: Path, name: str) -> Iterator[None]:
         owner = Ownership(folder)
     except Owned as error:
         raise ConfigError(
-            f"sweep: another command is running the sweep '{name}' ({error.owner}); wait for it, or choose another name"
+            f"sweep: another command is running the sweep '{name}' ({error.owner}); wait for it, "
+            "or choose another name"
         ) from None
     with owner:
         try:

@@ -1,7 +1,8 @@
-"""The tracker's process: `python -m evopolicy.sweeps.tracker`, told on its standard input what to follow.
+"""The tracker's process: `python -m evopolicy.sweeps.tracker`, told on its standard input what to
+follow.
 
-It logs what the cells write, and ends when all is logged or when its standard input ends: the command is over, or gone.
-"""
+It logs what the cells write, and ends when all is logged or when its standard input ends: the
+command is over, or gone."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Order:
 
 
 def main() -> int:
-    """0: all is logged; 1: something is missing, and standard error says what and how to log it later."""
+    """0: all is logged; 1: something is missing, and standard error says what and how to log it
+    later."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(19)  # the cells come first
     order = msgspec.json.decode(_read_line(), type=Order)
@@ -60,7 +62,8 @@ def main() -> int:
 
 
 def _read_line() -> bytes:
-    """From the descriptor itself: a buffer that a waiting thread holds would abort the interpreter at its end."""
+    """From the descriptor itself: a buffer that a waiting thread holds would abort the interpreter
+    at its end."""
     line = b""
     while not line.endswith(b"\n") and (more := os.read(0, 65536)):
         line += more
@@ -84,7 +87,9 @@ def _follow(order: Order, over: threading.Event) -> Report:
     return follow_run(Path(order.run), Path(order.output), order.tracking, over.is_set)
 
 
-def follow_run(folder: Path, output: Path, tracking: Mapping[str, str], stop: Callable[[], bool]) -> Report:
+def follow_run(
+    folder: Path, output: Path, tracking: Mapping[str, str], stop: Callable[[], bool]
+) -> Report:
     """Log a single Run while it goes on, and once more at its end."""
     from evopolicy.analysis import entry_ranks
     from evopolicy.kernel.session.record import RECORD

@@ -17,11 +17,19 @@ from evopolicy.kernel.session.record import RECORD, Run, RunRecord, read_record,
 from evopolicy.tracking.log import ARTIFACTS, FILES, LINES, PARENT, RunLog, open_run
 from evopolicy.tracking.masking import mask
 from evopolicy.tracking.places import Makers, kept_aside
-from evopolicy.tracking.project import RECORD_DIGEST, TAG_LENGTH, Projection, identity, last_time, project_cell
+from evopolicy.tracking.project import (
+    RECORD_DIGEST,
+    TAG_LENGTH,
+    Projection,
+    identity,
+    last_time,
+    project_cell,
+)
 from evopolicy.tracking.store import Store, Tracking, connect
 
 FILES_VERSION = "3"
-"""Raised when a Run's projection has more files or other metrics: what an older one logged is then brought up to it."""
+"""Raised when a Run's projection has more files or other metrics: what an older one logged is then
+brought up to it."""
 LINES_MOST = 1_000_000
 """Of a journal, all of which is held."""
 FOLDER = "folder"
@@ -54,18 +62,24 @@ class Followed:
     _read: tuple[int, ...] = ()
 
     def refresh(self) -> bool:
-        """Read the Run if it changed. Whether it is another one now; raises RecordError where it cannot be read."""
+        """Read the Run if it changed. Whether it is another one now; raises RecordError where it
+        cannot be read."""
         try:
             here = self._state()
             if here == self._read:
                 return False
-            # Read again each time: a Run that goes on may follow another selection rule than before.
+            # Read again each time: a Run that goes on may follow another selection rule than
+            # before.
             record = read_record(self.folder).under(self.result_key)
             events = list(islice(read_journal(self.folder), LINES_MOST + 1))
             if len(events) > LINES_MOST:
-                raise RecordError(f"{self.folder / JOURNAL}: has more than {LINES_MOST:,} lines, which are not logged")
+                raise RecordError(
+                    f"{self.folder / JOURNAL}: has more than {LINES_MOST:,} lines, which are not "
+                    "logged"
+                )
             if self._state()[:4] != here[:4]:
-                return False  # the record of one Run and the journal of another: the next pass reads again
+                # the record of one Run and the journal of another: the next pass reads again
+                return False
         except FileNotFoundError:
             return False
         another = self.record is None or identity(self.record) != identity(record)
@@ -81,9 +95,12 @@ class Followed:
         self.lines, self.run_id, self.log, self.shown, self.error = 0, "", None, (), ""
 
     def _state(self) -> tuple[int, ...]:
-        """Which files they are, and how long the journal is. Raises FileNotFoundError where there is none."""
+        """Which files they are, and how long the journal is. Raises FileNotFoundError where there
+        is none."""
         journal = (self.folder / JOURNAL).lstat()
-        record = (self.folder / RECORD).lstat() if os.path.lexists(self.folder / RECORD) else journal
+        record = (
+            (self.folder / RECORD).lstat() if os.path.lexists(self.folder / RECORD) else journal
+        )
         return record.st_ino, record.st_mtime_ns, journal.st_dev, journal.st_ino, journal.st_size
 
     @property
@@ -123,7 +140,8 @@ class CellTracker:
         return self._store
 
     def step(self, folder: Path, result_key: str = "") -> tuple[str, ...]:
-        """Log the one Run in `folder`, outside any sweep, as far as it is. Returns what is missing and why."""
+        """Log the one Run in `folder`, outside any sweep, as far as it is. Returns what is missing
+        and why."""
         key = (folder, result_key)
         followed = self._followed.setdefault(key, Followed(folder, result_key))
         try:
@@ -134,12 +152,13 @@ class CellTracker:
             return (f"{folder}: {error}",)
         return ()
 
-    def push_aside(self, mine: Callable[[str], bool], makers: Mapping[str, str] | None = None) -> list[str]:
+    def push_aside(
+        self, mine: Callable[[str], bool], makers: Mapping[str, str] | None = None
+    ) -> list[str]:
         """Log the Runs that were kept aside when another one took their place, each once.
 
-        `mine`: whether a place is asked for. `makers`: MLflow runs by the names of sweeps; a Run that one of them made
-        lies under it. Returns what cannot be read; raises TrackingError.
-        """
+        `mine`: whether a place is asked for. `makers`: MLflow runs by the names of sweeps; a Run
+        that one of them made lies under it. Returns what cannot be read; raises TrackingError."""
         broken: list[str] = []
         for place, folder in kept_aside(self.output):
             if folder in self._aside or not mine(place):
@@ -151,7 +170,9 @@ class CellTracker:
                     followed.refresh()
                     maker = self.makers.of(place, record.created)
                     parent = (makers or {}).get(maker, "")
-                    self.push(followed, parent=parent, tags={"sweep": maker} if parent else {}, aside=True)
+                    self.push(
+                        followed, parent=parent, tags={"sweep": maker} if parent else {}, aside=True
+                    )
             except RecordError as error:
                 broken.append(f"{folder.relative_to(self.output)}: {error}")
                 continue
@@ -169,9 +190,9 @@ class CellTracker:
     ) -> None:
         """Bring one cell up to its journal, with `tags`, under `parent` where one is given.
 
-        `failed`: why its sweep calls it failed; `aside`: another Run took its place. A Run without a journal's line is
-        none yet. Raises TrackingError for the store's fault, RecordError for the record's.
-        """
+        `failed`: why its sweep calls it failed; `aside`: another Run took its place. A Run without
+        a journal's line is none yet. Raises TrackingError for the store's fault, RecordError for
+        the record's."""
         if followed.record is None or not followed.events:
             return
         tags = {**(tags or {}), **_held_up(followed, failed)}
@@ -200,7 +221,12 @@ class CellTracker:
             raise RecordError(f"{followed.folder}: cannot be read ({error!r})") from error
 
     def _bring(
-        self, followed: Followed, projection: Projection, parent: str, tags: Mapping[str, str], aside: bool
+        self,
+        followed: Followed,
+        projection: Projection,
+        parent: str,
+        tags: Mapping[str, str],
+        aside: bool,
     ) -> bool:
         """Whether somebody deleted its run: then nothing is logged."""
         log = followed.log or self._open(followed, projection, parent)
@@ -218,21 +244,38 @@ class CellTracker:
             log.set_tag(ARTIFACTS, self.tracking.artifacts)
             log.set_tag(FILES, FILES_VERSION)
             log.set_tag(LINES, str(len(followed.events)))
-        wanted = {**tags, **({PARENT: parent} if parent else {}), **({SET_ASIDE: "true"} if aside else {})}
+        wanted = {
+            **tags,
+            **({PARENT: parent} if parent else {}),
+            **({SET_ASIDE: "true"} if aside else {}),
+        }
         for key, value in wanted.items():
             log.set_tag(key, value)
-        stale = [key for key in log.tags if key.startswith(_OF_SWEEPS)] + [FOLDER, COLOUR] if aside else [SET_ASIDE]
+        stale = (
+            [key for key in log.tags if key.startswith(_OF_SWEEPS)] + [FOLDER, COLOUR]
+            if aside
+            else [SET_ASIDE]
+        )
         for key in [*stale, *({WAITING} - wanted.keys())]:
             log.drop_tag(key)
         return False
 
     def _open(self, followed: Followed, projection: Projection, parent: str) -> RunLog:
         """Its run, and what the last tracker says of how far it is."""
-        log = open_run(self.store(), projection, parent=parent, known=followed.run_id, revive=self._rebuild)
+        log = open_run(
+            self.store(), projection, parent=parent, known=followed.run_id, revive=self._rebuild
+        )
         lines = log.tags.get(LINES, "")
-        same = log.tags.get(ARTIFACTS) == self.tracking.artifacts and log.tags.get(FILES) == FILES_VERSION
+        same = (
+            log.tags.get(ARTIFACTS) == self.tracking.artifacts
+            and log.tags.get(FILES) == FILES_VERSION
+        )
         followed.lines = int(lines) if lines.isdigit() and same and not self._rebuild else 0
-        if followed.lines and followed.record is not None and not _is_whole(followed, log, projection):
+        if (
+            followed.lines
+            and followed.record is not None
+            and not _is_whole(followed, log, projection)
+        ):
             before = self._project(followed, followed.record, followed.lines)
             # What is made of the record says what that says now, not what it said then.
             log.consider_uploaded(upload for upload in before.uploads if upload.source is not None)
@@ -266,4 +309,6 @@ def _broken_off(projection: Projection, followed: Followed, why: str) -> Project
     """A Run that its sweep has given up: it will not go on by itself."""
     ended = float(followed.events[-1]["time"]) if followed.events else projection.started
     tags = {**projection.tags, "error": mask(why)[:TAG_LENGTH] or "failed"}
-    return replace(projection, status="FAILED", ended=ended, tags=tags, absent=projection.absent - {"error"})
+    return replace(
+        projection, status="FAILED", ended=ended, tags=tags, absent=projection.absent - {"error"}
+    )

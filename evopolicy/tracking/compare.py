@@ -46,7 +46,8 @@ class EntryRank(Protocol):
 
     @property
     def rank_score(self) -> float | None:
-        """0 (last everywhere) to 1 (first everywhere); None until a Benchmark is complete for all entries."""
+        """0 (last everywhere) to 1 (first everywhere); None until a Benchmark is complete for all
+        entries."""
 
     @property
     def wins(self) -> int: ...
@@ -85,7 +86,8 @@ class EntryRank(Protocol):
 
 
 Rank = Callable[[Sequence[Run], Sequence[Cell]], Mapping[str, EntryRank]]
-"""Ranks by entry over the Runs there are and the sweep's cells, best first. `evopolicy.analysis.entry_ranks` is one."""
+"""Ranks by entry over the Runs there are and the sweep's cells, best first.
+`evopolicy.analysis.entry_ranks` is one."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class Comparison:
     ranks: Mapping[str, EntryRank]
     """By entry, best first."""
     agents: Mapping[str, Mapping[str, str]]
-    """Of each entry that has begun the tags 'agent', 'integration', 'model' and those that say what is an estimate."""
+    """Of each entry that has begun the tags 'agent', 'integration', 'model' and those that say what
+    is an estimate."""
     changed: float
     """When what it says last changed; Unix seconds."""
     ended: float | None = None
@@ -115,14 +118,16 @@ class Comparison:
         return f"{ranked} of {len(self.benchmarks)} Benchmarks (those complete for all entries)"
 
 
-def compare(sweep: Sweep, runs: Sequence[Run], ended: Sequence[float], written: float, rank: Rank) -> Comparison:
+def compare(
+    sweep: Sweep, runs: Sequence[Run], ended: Sequence[float], written: float, rank: Rank
+) -> Comparison:
     """The sweep as its `runs` stand.
 
-    `ended` are the Unix seconds at which Runs ended, `written` those at which sweep.json was last written. What `rank`
-    raises passes.
-    """
+    `ended` are the Unix seconds at which Runs ended, `written` those at which sweep.json was last
+    written. What `rank` raises passes."""
     settled = all(cell.status in SETTLED for cell in sweep.cells)
-    # By the cell's entry: a reused Run may have been made as part of another sweep, under other swept axes.
+    # By the cell's entry: a reused Run may have been made as part of another sweep, under other
+    # swept axes.
     depth = max((len(Path(cell.run).parts) for cell in sweep.cells), default=0)
     by_place = {"/".join(run.folder.parts[-depth:]): run for run in runs}
     begun: dict[str, list[Run]] = {}
@@ -228,7 +233,9 @@ def project_sweep(comparison: Comparison) -> Projection:
         tags=clean_tags(mask(tags)),
         absent=empty_tags(tags),
         present=True,
-        points=_points(comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}),
+        points=_points(
+            comparison, {"cells/done": done, "cells/total": len(sweep.cells), "failures": failed}
+        ),
         uploads=(*_forms(table), _planned(sweep)),
     )
 
@@ -236,12 +243,19 @@ def project_sweep(comparison: Comparison) -> Projection:
 def _forms(table: Table) -> tuple[Upload, ...]:
     """The table as artifacts."""
     forms = {"json": render_json(table), "md": render_markdown(table), "html": render_html(table)}
-    return tuple(Upload(f"{table.name}.{ending}", content=text.encode()) for ending, text in forms.items())
+    return tuple(
+        Upload(f"{table.name}.{ending}", content=text.encode()) for ending, text in forms.items()
+    )
 
 
 def _planned(sweep: Sweep) -> Upload:
     """The sweep's own file, so that who downloads it knows the cells that are missing too."""
-    return Upload(SWEEP, content=json.dumps(mask(msgspec.to_builtins(replace(sweep, tracking={}))), indent=2).encode())
+    return Upload(
+        SWEEP,
+        content=json.dumps(
+            mask(msgspec.to_builtins(replace(sweep, tracking={}))), indent=2
+        ).encode(),
+    )
 
 
 def agent_identity(sweep: str, entry: str) -> str:
@@ -261,11 +275,19 @@ def _status(comparison: Comparison, failed: int) -> str:
 def _points(comparison: Comparison, values: Mapping[str, float | None]) -> tuple[Point, ...]:
     """At step 0, where MLflow draws bars; the later one of two is the one it shows."""
     time = comparison.changed
-    return tuple(Point(key, float(value), 0, time) for key, value in sorted(values.items()) if value is not None)
+    return tuple(
+        Point(key, float(value), 0, time)
+        for key, value in sorted(values.items())
+        if value is not None
+    )
 
 
 def _agent_note(comparison: Comparison, rank: EntryRank) -> str:
-    score = "" if rank.rank_score is None else f"Rank score **{rank_score(rank.rank_score)}** over {comparison.scope}. "
+    score = (
+        ""
+        if rank.rank_score is None
+        else f"Rank score **{rank_score(rank.rank_score)}** over {comparison.scope}. "
+    )
     return f"{score}{rank.cells_done} of {rank.cells_total} cells done."
 
 

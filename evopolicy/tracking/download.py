@@ -1,10 +1,10 @@
 """An MLflow experiment brought back as folders of Runs, which everything that reads records reads.
 
-Under `<output>/downloads/<digest of store and experiment>/` lie `runs/<benchmark>/<agent>/s<seed>-<identity>/`, and
-`sweeps/<name>/sweep.json` for each sweep that was asked for. A Run that followed several selection rules is several
-MLflow runs: `runs/` has the newest, whose journal holds all results, `other_rules/` the others, for their sweeps.
-A Run that has not changed since is not downloaded again; one that changed replaces what was there, whole.
-"""
+Under `<output>/downloads/<digest of store and experiment>/` lie
+`runs/<benchmark>/<agent>/s<seed>-<identity>/`, and `sweeps/<name>/sweep.json` for each sweep that
+was asked for. A Run that followed several selection rules is several MLflow runs: `runs/` has the
+newest, whose journal holds all results, `other_rules/` the others, for their sweeps. A Run that has
+not changed since is not downloaded again; one that changed replaces what was there, whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evopolicy.kernel.errors import ConfigError, ProgramError, RecordError, TrackingError, did_you_mean
+from evopolicy.kernel.errors import (
+    ConfigError,
+    ProgramError,
+    RecordError,
+    TrackingError,
+    did_you_mean,
+)
 from evopolicy.kernel.files.program import capture
 from evopolicy.kernel.files.received import read_part
 from evopolicy.kernel.files.versioned import DOWNLOAD_FORMAT, SCHEMA_KEY, parse_object
@@ -48,7 +54,12 @@ _PLACES = (
     (re.compile(r"feedback/(\d{4,9})/(.+)"), r"submissions/\1/feedback/\2"),
     (re.compile(rf"{OUTCOME_FILES}/(\d{{4,9}})\.jsonl"), rf"submissions/\1/{OUTCOMES}"),
     (re.compile(rf"({EVALUATIONS}/(?:{'|'.join(PRIVATE)})/[0-9a-f]{{64}}\.jsonl)"), r"\1"),
-    (re.compile(rf"(agent/attempt-\d{{1,9}}/(?:{re.escape(TRANSCRIPT)}|{re.escape(PROXY_LOG)}))"), r"\1"),
+    (
+        re.compile(
+            rf"(agent/attempt-\d{{1,9}}/(?:{re.escape(TRANSCRIPT)}|{re.escape(PROXY_LOG)}))"
+        ),
+        r"\1",
+    ),
 )
 """Where an artifact lies in a Run's folder; what matches none is not downloaded."""
 
@@ -87,7 +98,8 @@ class _Cell:
 
     @property
     def age(self) -> tuple[bool, int, int]:
-        """Larger for the later of two results of one Run; what has not ended yet comes before all that has."""
+        """Larger for the later of two results of one Run; what has not ended yet comes before all
+        that has."""
         lines = self.tags.get(LINES, "")
         return self.ended, int(lines) if lines.isdecimal() else 0, int(self.run.info.end_time or 0)
 
@@ -96,14 +108,18 @@ class _Cell:
         """Below `runs/` or `other_rules/`."""
         names = [slug(self.tags.get(tag, ""))[:80] for tag in ("benchmark", "agent")]
         seed = slug(self.tags.get("seed", ""))[:20]
-        return PurePosixPath(*names, f"s{seed}-{slug(self.tags.get('identity', self.run.info.run_id))[:16]}")
+        return PurePosixPath(
+            *names, f"s{seed}-{slug(self.tags.get('identity', self.run.info.run_id))[:16]}"
+        )
 
     @property
     def stamp(self) -> str:
         """Another one whenever there is something new to download."""
         info = self.run.info
         told = [self.tags.get(name, "") for name in (LINES, ARTIFACTS, FILES)]
-        return digest("evopolicy/download-stamp/1", [info.run_id, info.status, info.end_time or 0, *told])
+        return digest(
+            "evopolicy/download-stamp/1", [info.run_id, info.status, info.end_time or 0, *told]
+        )
 
     @property
     def name(self) -> str:
@@ -111,14 +127,18 @@ class _Cell:
 
 
 def download(name: str, output: Path, tracking: Tracking) -> Downloaded:
-    """Bring the experiment `name`, or one sweep of it (`EXPERIMENT/SWEEP`), up to date under `output`.
+    """Bring the experiment `name`, or one sweep of it (`EXPERIMENT/SWEEP`), up to date under
+    `output`.
 
-    `tracking.uri` names the store, '' the output folder's own. Runs that have not ended, those without a journal and
-    those that cannot be read are left out and named. Raises ConfigError for an empty name, TrackingError for a store,
-    experiment or sweep that is not there, and where no Run can be had at all.
-    """
+    `tracking.uri` names the store, '' the output folder's own. Runs that have not ended, those
+    without a journal and those that cannot be read are left out and named. Raises ConfigError for
+    an empty name, TrackingError for a store, experiment or sweep that is not there, and where no
+    Run can be had at all."""
     if not name.strip("/ "):
-        raise ConfigError("source: 'mlflow:' names no experiment; write mlflow:EXPERIMENT or mlflow:EXPERIMENT/SWEEP")
+        raise ConfigError(
+            "source: 'mlflow:' names no experiment; write mlflow:EXPERIMENT or "
+            "mlflow:EXPERIMENT/SWEEP"
+        )
     uri, client = open_existing(tracking, output)
     experiment, sweep = _resolve(uri, client, name)
     asked = [mask_uri(uri), str(experiment.experiment_id), str(experiment.name)]
@@ -134,10 +154,13 @@ def download(name: str, output: Path, tracking: Tracking) -> Downloaded:
 
 
 def _resolve(uri: str, client: Any, name: str) -> tuple[Any, str]:
-    """The experiment, and the sweep in it that is meant, '' for all. Names of experiments may have slashes."""
+    """The experiment, and the sweep in it that is meant, '' for all. Names of experiments may have
+    slashes."""
     before, _, last = name.rpartition("/")
     for experiment, sweep in ((name, ""), (before, last)):
-        found = experiment and guarded(uri, "looking up the experiment", client.get_experiment_by_name, experiment)
+        found = experiment and guarded(
+            uri, "looking up the experiment", client.get_experiment_by_name, experiment
+        )
         if found and found.lifecycle_stage == "active":
             return found, sweep
     known = guarded(uri, "listing experiments", client.search_experiments, max_results=_PAGE)
@@ -160,7 +183,11 @@ class _Download:
     def bring(self, name: str, sweep: str) -> Downloaded:
         self._sweep_up()
         cells = self._cells()
-        wanted = [cell for cell in cells if sweep_tag(sweep) in cell.tags] if sweep else [c for c in cells if c.newest]
+        wanted = (
+            [cell for cell in cells if sweep_tag(sweep) in cell.tags]
+            if sweep
+            else [c for c in cells if c.newest]
+        )
         planned = self._planned(sweep) if sweep else None
         fetched = kept = 0
         there: list[_Cell] = []
@@ -217,7 +244,8 @@ class _Download:
         return self.folder / ("runs" if cell.newest is not other else _OTHER) / cell.place
 
     def _rearrange(self, places: Mapping[PurePosixPath, _Cell]) -> None:
-        """Move what was the newest result of its Run and is not any more, and drop what the store has no more."""
+        """Move what was the newest result of its Run and is not any more, and drop what the store
+        has no more."""
         for cell in places.values():
             before, now = self._place(cell, other=True), self._place(cell)
             if before.is_dir():
@@ -234,10 +262,11 @@ class _Download:
         for path in self.folder.glob(f"{_STAGING}*"):
             shutil.rmtree(path)
 
-    # --- one Run -------------------------------------------------------------------------------------------------
+    # --- one Run ----------------------------------------------------------------------------------
 
     def _bring(self, cell: _Cell) -> bool:
-        """Whether it had to be downloaded. Raises TrackingError or RecordError: it is to be left out."""
+        """Whether it had to be downloaded. Raises TrackingError or RecordError: it is to be left
+        out."""
         if not cell.ended:
             raise TrackingError("has not ended yet")
         place = self._place(cell)
@@ -247,7 +276,11 @@ class _Download:
         try:
             arriving = staging / "run"
             self._fetch(cell, arriving)
-            stamp = {SCHEMA_KEY: DOWNLOAD_FORMAT.newest, "run_id": cell.run.info.run_id, "stamp": cell.stamp}
+            stamp = {
+                SCHEMA_KEY: DOWNLOAD_FORMAT.newest,
+                "run_id": cell.run.info.run_id,
+                "stamp": cell.stamp,
+            }
             (arriving / STAMP).write_text(json.dumps(stamp) + "\n")
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():
@@ -261,22 +294,29 @@ class _Download:
         artifacts = Artifacts.of(self.uri, self.client, cell.run)
         files = {artifact.path: artifact for artifact in artifacts.files(_TOPS)}
         if JOURNAL not in files or RECORD not in files:
-            raise TrackingError(f"its {JOURNAL if RECORD in files else RECORD} is not in MLflow: it never ended")
+            raise TrackingError(
+                f"its {JOURNAL if RECORD in files else RECORD} is not in MLflow: it never ended"
+            )
         artifacts.fetch([(files[name], folder / name) for name in (RECORD, JOURNAL)])
         try:
             run = load_run(folder)
         except RecordError as error:
             raise RecordError(str(error).replace(f"{folder}/", "")) from None
-        if (run.record.key, run.record.result_key) != (cell.tags.get("key"), cell.tags.get("result_key")):
+        if (run.record.key, run.record.result_key) != (
+            cell.tags.get("key"),
+            cell.tags.get("result_key"),
+        ):
             raise TrackingError(f"its {RECORD} is of another Run than its tags say")
         programs = dict(_programs(run, files))
-        artifacts.fetch([*_laid(files, folder), *((files[path], folder / to) for path, to in programs.items())])
+        artifacts.fetch(
+            [*_laid(files, folder), *((files[path], folder / to) for path, to in programs.items())]
+        )
         for name in dict.fromkeys(path.split("/")[1] for path in programs.values()):
             _restore_program(folder / "programs" / name, name)
         for submission in run.state.published:
             _restore_names(submission_folder(folder, submission.id) / "feedback")
 
-    # --- a sweep -------------------------------------------------------------------------------------------------
+    # --- a sweep ----------------------------------------------------------------------------------
 
     def _planned(self, sweep: str) -> Sweep | None:
         """The sweep as it was logged; None where MLflow does not hold its file."""
@@ -291,18 +331,26 @@ class _Download:
             artifacts.fetch([(artifact, Path(staging) / SWEEP) for artifact in found])
             return read_sweep(Path(staging)) if found else None
 
-    def _sources(self, sweep: str, planned: Sweep | None, there: Sequence[_Cell]) -> tuple[Path, ...]:
+    def _sources(
+        self, sweep: str, planned: Sweep | None, there: Sequence[_Cell]
+    ) -> tuple[Path, ...]:
         if not sweep:
             return (self.folder,)
         if planned is None:  # logged before sweeps' files were
             return tuple(self._place(cell) for cell in there)
         places = {
-            (cell.tags.get(FOLDER), cell.tags.get("result_key")): self._place(cell).relative_to(self.folder).as_posix()
+            (cell.tags.get(FOLDER), cell.tags.get("result_key")): self._place(cell)
+            .relative_to(self.folder)
+            .as_posix()
             for cell in there
         }
         cells = []
         for cell in planned.cells:
-            mine = (place for (run, key), place in places.items() if run == cell.run and cell.result_key in ("", key))
+            mine = (
+                place
+                for (run, key), place in places.items()
+                if run == cell.run and cell.result_key in ("", key)
+            )
             cells.append(replace(cell, run=next(mine, cell.run)))
         name = slug(sweep)
         write_sweep(self.folder, replace(planned, name=name, cells=tuple(cells), tracking={}))
@@ -327,11 +375,16 @@ def _laid(files: Mapping[str, Artifact], folder: Path) -> Iterator[tuple[Artifac
 
 
 def _programs(run: Run, files: Mapping[str, Artifact]) -> Iterator[tuple[str, str]]:
-    """Path of each file of a Program among the artifacts and in the Run's folder; each Program once."""
+    """Path of each file of a Program among the artifacts and in the Run's folder; each Program
+    once."""
     first = {run.record.initial_program: INITIAL}
     for submission in run.state.submissions:
         first.setdefault(submission.program, f"{submission.id:04d}")
-    tops = {f"programs/{name}": program for program, name in first.items() if re.fullmatch(r"[0-9a-f]{64}", program)}
+    tops = {
+        f"programs/{name}": program
+        for program, name in first.items()
+        if re.fullmatch(r"[0-9a-f]{64}", program)
+    }
     for path in files:
         parts = path.split("/")
         program = tops.get("/".join(parts[:2]))
@@ -340,10 +393,11 @@ def _programs(run: Run, files: Mapping[str, Artifact]) -> Iterator[tuple[str, st
 
 
 def _restore_program(folder: Path, program: str) -> None:
-    """Give files the names they have in the Program: its digest tells which of them end in `.txt` by themselves.
+    """Give files the names they have in the Program: its digest tells which of them end in `.txt`
+    by themselves.
 
-    A Program with a secret in it was logged without it, so that nothing has its digest; its files are kept.
-    """
+    A Program with a secret in it was logged without it, so that nothing has its digest; its files
+    are kept."""
     with contextlib.suppress(ProgramError):
         if capture(folder).digest == program:
             return

@@ -1,8 +1,7 @@
 """Which files of a Run's folder are logged, and under which names.
 
-An agent's file that a browser would run (HTML, SVG, XML) gets `.txt` behind its name, so that it is shown as the text
-it is.
-"""
+An agent's file that a browser would run (HTML, SVG, XML) gets `.txt` behind its name, so that it is
+shown as the text it is."""
 
 from __future__ import annotations
 
@@ -28,7 +27,21 @@ from evopolicy.kernel.session.submission import OUTCOMES, submission_name
 from evopolicy.tracking.masking import copy_masked
 
 _ACTIVE = frozenset(
-    (".html", ".htm", ".xhtml", ".xht", ".shtml", ".hta", ".htc", ".mht", ".mhtml", ".svg", ".svgz", ".js", ".mjs")
+    (
+        ".html",
+        ".htm",
+        ".xhtml",
+        ".xht",
+        ".shtml",
+        ".hta",
+        ".htc",
+        ".mht",
+        ".mhtml",
+        ".svg",
+        ".svgz",
+        ".js",
+        ".mjs",
+    )
     + (".xml", ".xsl", ".xslt", ".rdf", ".atom", ".rss", ".mml", ".mathml", ".swf", ".pdf")
 )
 
@@ -66,7 +79,8 @@ class Upload:
 
 
 def program_uploads(folder: Path, program: str, target: str) -> Iterator[Upload]:
-    """The files of the Program with digest `program`, under `target`; none where it is gone or not that Program."""
+    """The files of the Program with digest `program`, under `target`; none where it is gone or not
+    that Program."""
     try:
         found = archived(folder, program)
     except RecordError:
@@ -77,7 +91,8 @@ def program_uploads(folder: Path, program: str, target: str) -> Iterator[Upload]
 
 
 def feedback_uploads(folder: Path, submission: int, target: str, bulk: bool) -> Iterator[Upload]:
-    """The Feedback of a Submission, under `target`: its content and permanent artifacts, with `bulk` all there are."""
+    """The Feedback of a Submission, under `target`: its content and permanent artifacts, with
+    `bulk` all there are."""
     top, root = run_part(folder, submission_name(submission, "feedback"))
     left_out = frozenset() if bulk else _bulk(top, f"{root}/{FEEDBACK}")
     for part in parts_below(top, root):
@@ -93,12 +108,16 @@ def attempt_target(attempt: int) -> str:
 
 
 def attempt_uploads(folder: Path, attempt: int, version: int, bulk: bool) -> Iterator[Upload]:
-    """The transcript of an attempt that has ended, and its raw streams; those that are bulk with `bulk` only."""
+    """The transcript of an attempt that has ended, and its raw streams; those that are bulk with
+    `bulk` only."""
     for name in (TRANSCRIPT, *STREAMS):
         top, part = run_part(folder, f"agent/attempt-{attempt}/{name}")
         size = size_of(top, part)
         if size is not None and (bulk or name == TRANSCRIPT or size <= STREAM_BYTES):
-            target, most = _join(attempt_target(attempt), name), _STREAM_LIMITS.get(name, FILE_BYTES)
+            target, most = (
+                _join(attempt_target(attempt), name),
+                _STREAM_LIMITS.get(name, FILE_BYTES),
+            )
             yield Upload(target, top=top, source=part, version=version, most=most)
 
 
@@ -106,7 +125,12 @@ def outcome_uploads(folder: Path, submission: int) -> Iterator[Upload]:
     """The graded Episodes of a published Submission."""
     top, part = run_part(folder, submission_name(submission, OUTCOMES))
     if size_of(top, part) is not None:
-        yield Upload(f"{OUTCOME_FILES}/{submission:04d}.jsonl", top=top, source=part, most=EPISODES_FORMAT.bytes)
+        yield Upload(
+            f"{OUTCOME_FILES}/{submission:04d}.jsonl",
+            top=top,
+            source=part,
+            most=EPISODES_FORMAT.bytes,
+        )
 
 
 def evaluation_uploads(folder: Path, version: int) -> Iterator[Upload]:
@@ -114,15 +138,21 @@ def evaluation_uploads(folder: Path, version: int) -> Iterator[Upload]:
     for split in PRIVATE:
         for part in parts_below(folder, f"{EVALUATIONS}/{split}"):
             if part.name.endswith(".jsonl"):
-                yield Upload(part.name, top=folder, source=part.name, version=version, most=EPISODES_FORMAT.bytes)
+                yield Upload(
+                    part.name,
+                    top=folder,
+                    source=part.name,
+                    version=version,
+                    most=EPISODES_FORMAT.bytes,
+                )
 
 
 def stage(uploads: Iterable[Upload], folder: Path, mask: Masker) -> list[str]:
-    """Lay `uploads` under `folder` by their target names, without secrets. Returns what was left out, and why.
+    """Lay `uploads` under `folder` by their target names, without secrets. Returns what was left
+    out, and why.
 
-    That is what is larger than such a file may be, and what is beyond FILES and RUN_BYTES: nothing of it is read. A
-    file that has vanished, and one that is none, is left out without a word.
-    """
+    That is what is larger than such a file may be, and what is beyond FILES and RUN_BYTES: nothing
+    of it is read. A file that has vanished, and one that is none, is left out without a word."""
     left_out, files, room = list[str](), 0, RUN_BYTES
     for upload in uploads:
         path = folder / upload.target
@@ -137,7 +167,8 @@ def stage(uploads: Iterable[Upload], folder: Path, mask: Masker) -> list[str]:
             left_out.append(str(too_large(upload.top / upload.source, most)))
         elif size > room or files == FILES:
             left_out.append(
-                f"{upload.top / upload.source}: a Run's files have {RUN_BYTES:,} bytes at most, and are {FILES:,}"
+                f"{upload.top / upload.source}: a Run's files have {RUN_BYTES:,} bytes at most, "
+                f"and are {FILES:,}"
             )
         else:
             files, room = files + 1, room - size
@@ -159,13 +190,16 @@ _STREAM_LIMITS = {TRANSCRIPT: TRANSCRIPT_FORMAT.bytes, PROXY_LOG: PROXY_FORMAT.b
 def _bulk(top: Path, feedback: str) -> frozenset[str]:
     try:
         content = parse_object(read_part(top, feedback, FEEDBACK_FORMAT.bytes))
-        return frozenset(a["file"] for a in content.get("artifacts", ()) if a.get("retention") == "bulk")
+        return frozenset(
+            a["file"] for a in content.get("artifacts", ()) if a.get("retention") == "bulk"
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecordError):
         return frozenset()
 
 
 def is_active(name: str) -> bool:
-    """Whether a browser may run a file of that name: by any of its endings, as servers look past `.gz`."""
+    """Whether a browser may run a file of that name: by any of its endings, as servers look past
+    `.gz`."""
     return any(suffix.lower() in _ACTIVE for suffix in PurePosixPath(name).suffixes)
 
 

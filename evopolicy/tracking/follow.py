@@ -1,9 +1,8 @@
 """Keeping MLflow up to date with a sweep while it runs, and rebuilding it from records afterwards.
 
-A tracker is a process of its own: it reads what the Hosts wrote, so that a slow or dead server costs no cell anything.
-What it has logged is in the store itself and, in short, in `sweeps/<name>/mlflow.json`; killed at any point it goes
-on where it was.
-"""
+A tracker is a process of its own: it reads what the Hosts wrote, so that a slow or dead server
+costs no cell anything. What it has logged is in the store itself and, in short, in
+`sweeps/<name>/mlflow.json`; killed at any point it goes on where it was."""
 
 from __future__ import annotations
 
@@ -47,7 +46,10 @@ class Report:
         """For people: nothing where nothing is missing."""
         lines = list[str]()
         if self.missing:
-            lines += ["MLflow does not have everything (the records do, nothing is lost):", *_few(self.missing)]
+            lines += [
+                "MLflow does not have everything (the records do, nothing is lost):",
+                *_few(self.missing),
+            ]
             lines.append(f"Log it later with: {self.command}")
         if self.left_out:
             lines += ["Left out of MLflow:", *_few(self.left_out)]
@@ -71,12 +73,12 @@ def follow_sweep(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
-    """Log the sweep `name` as its cells go on, until `sweep.json` says that all are settled and all is logged.
+    """Log the sweep `name` as its cells go on, until `sweep.json` says that all are settled and all
+    is logged.
 
-    Where and how is `tracking`, else `Sweep.tracking`. Once settled, or when `stop()` says so, a store that cannot be
-    reached is tried for `patience_seconds` more; the report then says what is missing. Raises RecordError for a sweep
-    that cannot be read.
-    """
+    Where and how is `tracking`, else `Sweep.tracking`. Once settled, or when `stop()` says so, a
+    store that cannot be reached is tried for `patience_seconds` more; the report then says what is
+    missing. Raises RecordError for a sweep that cannot be read."""
     folder = sweep_folder(output, name)
     sweep = read_sweep(folder)
     tracking = tracking or Tracking.from_mapping(sweep.tracking)
@@ -102,14 +104,17 @@ def follow_sweep(
     return Report(tracker.logged, missing, _command(folder, tracking), tracker.left_out)
 
 
-def track(source: Path, output: Path, tracking: Tracking, rank: Rank, *, rebuild: bool = True) -> Report:
-    """Log the Run or the sweep whose folder is `source`, or every sweep and Run of an output folder, from its records.
+def track(
+    source: Path, output: Path, tracking: Tracking, rank: Rank, *, rebuild: bool = True
+) -> Report:
+    """Log the Run or the sweep whose folder is `source`, or every sweep and Run of an output
+    folder, from its records.
 
-    Into an empty store or one that has parts of it: what is there is completed, never doubled, what was deleted there
-    is brought back. Without `rebuild` what the store says of itself is believed, and what was deleted stays so. Raises
-    RecordError for a folder that is none of these, TrackingError where the store cannot be opened or a tracker is still
-    at work on the sweep. What could not be logged after that is in the report.
-    """
+    Into an empty store or one that has parts of it: what is there is completed, never doubled, what
+    was deleted there is brought back. Without `rebuild` what the store says of itself is believed,
+    and what was deleted stays so. Raises RecordError for a folder that is none of these,
+    TrackingError where the store cannot be opened or a tracker is still at work on the sweep. What
+    could not be logged after that is in the report."""
     if (source / SWEEP).is_file():
         sweeps, runs = [source], []
     elif (source / RECORD).is_file():
@@ -118,7 +123,9 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank, *, rebuild
         sweeps = sorted(path.parent for path in source.glob(f"sweeps/*/{SWEEP}"))
         runs = sorted(path.parent for path in source.glob(f"runs/*/*/*/{RECORD}"))
     if not sweeps and not runs:
-        raise RecordError(f"source: {source} is not a folder of a Run, a sweep or an output; name one of these")
+        raise RecordError(
+            f"source: {source} is not a folder of a Run, a sweep or an output; name one of these"
+        )
     connect(tracking, output)
     logged, missing, in_sweeps = 0, list[str](), set[tuple[Path, str]]()
     left_out = list[str]()
@@ -133,7 +140,10 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank, *, rebuild
     cells = CellTracker(output, tracking, rebuild=rebuild)
     for folder in runs:
         if not is_inside(source, folder):
-            missing.append(f"{folder}: a link leads to it, out of the folder that is logged; name the one it lies in")
+            missing.append(
+                f"{folder}: a link leads to it, out of the folder that is logged; name the one it "
+                "lies in"
+            )
             continue
         own, *others = _results(folder)
         shown = {key for run, key in in_sweeps if run == folder.resolve()}
@@ -144,13 +154,19 @@ def track(source: Path, output: Path, tracking: Tracking, rank: Rank, *, rebuild
         places = {run.relative_to(output.resolve()).as_posix() for run, _ in in_sweeps}
         missing.extend(cells.push_aside(lambda place: place not in places))
     left_out.extend(cells.left_out)
-    return Report(logged + cells.logged, tuple(missing), _command(source, tracking), tuple(dict.fromkeys(left_out)))
+    return Report(
+        logged + cells.logged,
+        tuple(missing),
+        _command(source, tracking),
+        tuple(dict.fromkeys(left_out)),
+    )
 
 
-def _in_order(folders: Sequence[Path], source: Path, missing: list[str]) -> list[tuple[Sweep, Path]]:
-    """The sweeps in `folders`, the oldest first: a cell lies under the sweep that made it. One that cannot be read is
-    added to `missing`; raises RecordError where it is all that was asked for.
-    """
+def _in_order(
+    folders: Sequence[Path], source: Path, missing: list[str]
+) -> list[tuple[Sweep, Path]]:
+    """The sweeps in `folders`, the oldest first: a cell lies under the sweep that made it. One that
+    cannot be read is added to `missing`; raises RecordError where it is all that was asked for."""
     found = []
     for folder in folders:
         try:
@@ -163,7 +179,8 @@ def _in_order(folders: Sequence[Path], source: Path, missing: list[str]) -> list
 
 
 def _results(folder: Path) -> list[str]:
-    """Result keys of the Run in `folder`: its record's own and those of rules it followed before."""
+    """Result keys of the Run in `folder`: its record's own and those of rules it followed
+    before."""
     try:
         record = read_record(folder)
     except RecordError:
@@ -172,7 +189,8 @@ def _results(folder: Path) -> list[str]:
 
 
 def _reread(folder: Path, before: Sweep) -> Sweep:
-    """The sweep as it is now; as it was, where its file is being replaced or was spoiled meanwhile."""
+    """The sweep as it is now; as it was, where its file is being replaced or was spoiled
+    meanwhile."""
     try:
         return read_sweep(folder)
     except RecordError:
@@ -180,7 +198,11 @@ def _reread(folder: Path, before: Sweep) -> Sweep:
 
 
 def _pause(
-    seconds: float, poll_seconds: float, stop: Callable[[], bool], stopping: bool, sleep: Callable[[float], None]
+    seconds: float,
+    poll_seconds: float,
+    stop: Callable[[], bool],
+    stopping: bool,
+    sleep: Callable[[float], None],
 ) -> None:
     """Sleep, in short pieces, so that a stop is seen soon."""
     left = seconds
@@ -206,7 +228,8 @@ def _only_tracker(
             except OSError:
                 if not wait or stop():
                     raise TrackingError(
-                        f"tracking: another tracker is at work on the sweep {folder.name}; try again when it has ended"
+                        f"tracking: another tracker is at work on the sweep {folder.name}; try "
+                        "again when it has ended"
                     ) from None
                 sleep(0.2)
         yield

@@ -1,4 +1,5 @@
-"""Writing projections to MLflow: only what is not there yet, so that doing it twice changes nothing."""
+"""Writing projections to MLflow: only what is not there yet, so that doing it twice changes
+nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ _OWN_TAGS = ("version.",)
 
 
 class RunLog:
-    """One MLflow run and what is known to be in it. After any error make a new one: what arrived is unknown then."""
+    """One MLflow run and what is known to be in it. After any error make a new one: what arrived is
+    unknown then."""
 
     def __init__(self, store: Store, run: Any) -> None:
         self._store = store
@@ -77,7 +79,9 @@ class RunLog:
 
     def consider_uploaded(self, uploads: Iterable[Upload]) -> None:
         """Take these artifacts for logged: whoever had this run before has said so."""
-        self._uploaded.update((upload.target, (upload.version, upload.content)) for upload in uploads)
+        self._uploaded.update(
+            (upload.target, (upload.version, upload.content)) for upload in uploads
+        )
 
     def consider_traced(self, attempts: Iterable[Attempt]) -> None:
         """Likewise, these attempts."""
@@ -99,13 +103,18 @@ class RunLog:
             self._push_traces(projection)
 
     def contradicts(self, projection: Projection, *, metrics: bool) -> bool:
-        """Whether the run says what `projection` does not and MLflow never takes back: a param, or a metric if asked.
+        """Whether the run says what `projection` does not and MLflow never takes back: a param, or
+        a metric if asked.
 
         A masked value is as good as any: who logs in another environment may know fewer secrets.
         """
         groups = {name.partition(".")[0] for name in projection.params}
         for key, value in self._params.items():
-            if key.partition(".")[0] in groups and projection.params.get(key) != value and MASK not in value:
+            if (
+                key.partition(".")[0] in groups
+                and projection.params.get(key) != value
+                and MASK not in value
+            ):
                 return True
         if not metrics:
             return False
@@ -116,7 +125,8 @@ class RunLog:
         return any(_is_own(row[0]) and row not in rows for row in self._known())
 
     def replaced(self, projection: Projection) -> RunLog:
-        """A new run in the place of this one, with its parent and the tags others gave it; this one is deleted.
+        """A new run in the place of this one, with its parent and the tags others gave it; this one
+        is deleted.
 
         Killed in between, `open_run` goes on with it.
         """
@@ -124,7 +134,9 @@ class RunLog:
         self._call("deleting a run", _delete, self._store, self._run)
         progress = (LINES, ARTIFACTS, FILES, _REPLACED)
         tags = {key: value for key, value in self._tags.items() if key not in progress}
-        return RunLog(self._store, self._call("creating a run", _create, self._store, projection, tags))
+        return RunLog(
+            self._store, self._call("creating a run", _create, self._store, projection, tags)
+        )
 
     def set_tag(self, key: str, value: str) -> None:
         if self._tags.get(key) != value:
@@ -168,7 +180,13 @@ class RunLog:
         new = [point for point in points if _row(point) not in rows]
         for batch in _batches(new, _METRICS):
             metrics = [
-                Metric(clean_metric(p.key), p.value, p.milliseconds, p.step, model_id=models.get(p.program))
+                Metric(
+                    clean_metric(p.key),
+                    p.value,
+                    p.milliseconds,
+                    p.step,
+                    model_id=models.get(p.program),
+                )
                 for p in batch
             ]
             self._call("logging metrics", self._client.log_batch, self.run_id, metrics=metrics)
@@ -179,13 +197,22 @@ class RunLog:
         if self._rows is None:
             rows: dict[_Row, float] = {}
             for key in self._keys:
-                history = self._call("reading metrics", self._client.get_metric_history, self.run_id, key)
-                rows.update({(metric.key, metric.step, metric.timestamp): metric.value for metric in history})
+                history = self._call(
+                    "reading metrics", self._client.get_metric_history, self.run_id, key
+                )
+                rows.update(
+                    {
+                        (metric.key, metric.step, metric.timestamp): metric.value
+                        for metric in history
+                    }
+                )
             self._rows = rows
         return self._rows
 
     def _push_uploads(self, projection: Projection) -> None:
-        new = [u for u in projection.uploads if self._uploaded.get(u.target) != (u.version, u.content)]
+        new = [
+            u for u in projection.uploads if self._uploaded.get(u.target) != (u.version, u.content)
+        ]
         if new:
             self._call("logging artifacts", self._upload, new, projection.mask)
             self.consider_uploaded(new)
@@ -203,7 +230,9 @@ class RunLog:
         if projection.status == "RUNNING":
             self._call("updating a run", self._client.update_run, self.run_id, status="RUNNING")
         else:
-            self._call("ending a run", self._client.set_terminated, self.run_id, projection.status, end)
+            self._call(
+                "ending a run", self._client.set_terminated, self.run_id, projection.status, end
+            )
         self._status = wanted
 
     def _push_traces(self, projection: Projection) -> None:
@@ -216,16 +245,21 @@ class RunLog:
                 self._call("logging a trace", log_trace, self._store, self.run_id, trace)
             self.consider_traced([attempt])
 
-    # --- LoggedModels --------------------------------------------------------------------------------------------
+    # --- LoggedModels -----------------------------------------------------------------------------
 
     def _push_models(self, projection: Projection) -> dict[str, str]:
-        """Ids by Program digest; those that are missing are made, filled, bound to the run and finalized."""
-        if self._models is None or any(model.program not in self._models for model in projection.models):
+        """Ids by Program digest; those that are missing are made, filled, bound to the run and
+        finalized."""
+        if self._models is None or any(
+            model.program not in self._models for model in projection.models
+        ):
             with hold(self._store.lock):  # another tracker may be making the same
                 self._models = self._call("looking up models", self._known_models)
                 for model in projection.models:
                     if model.program not in self._models:
-                        self._models[model.program] = self._call("logging a model", self._make, model, projection.mask)
+                        self._models[model.program] = self._call(
+                            "logging a model", self._make, model, projection.mask
+                        )
         return self._models
 
     def _known_models(self) -> dict[str, str]:
@@ -261,12 +295,16 @@ class RunLog:
 def open_run(
     store: Store, projection: Projection, *, parent: str = "", known: str = "", revive: bool = False
 ) -> RunLog:
-    """The MLflow run of `projection`: the one with its identity, or a new one under the run `parent`.
+    """The MLflow run of `projection`: the one with its identity, or a new one under the run
+    `parent`.
 
-    `known` is tried first. One that somebody deleted is given back as `deleted`, or brought back where `revive` says
-    so. Raises TrackingError.
-    """
-    run = guarded(store.uri, "looking up a run", _alive, store, known, projection.identity) if known else None
+    `known` is tried first. One that somebody deleted is given back as `deleted`, or brought back
+    where `revive` says so. Raises TrackingError."""
+    run = (
+        guarded(store.uri, "looking up a run", _alive, store, known, projection.identity)
+        if known
+        else None
+    )
     if run is None:
         with hold(store.lock):
             run = guarded(store.uri, "looking up a run", _find, store, projection, revive)
@@ -276,7 +314,8 @@ def open_run(
 
 
 def find_run(store: Store, identity: str, kind: str) -> str:
-    """The id of the run with this identity, '' where there is none; it may be deleted. Raises TrackingError."""
+    """The id of the run with this identity, '' where there is none; it may be deleted. Raises
+    TrackingError."""
     found = guarded(store.uri, "looking up a run", _search, store, identity, kind)
     return str(found[0].info.run_id) if found else ""
 
@@ -288,7 +327,9 @@ def tagged_runs(store: Store, tag: str) -> list[Any]:
     while True:
         clause = f"tags.`{tag}` = 'true'"
         search = store.client.search_runs
-        page = guarded(store.uri, "listing runs", search, [store.experiment_id], clause, page_token=token)
+        page = guarded(
+            store.uri, "listing runs", search, [store.experiment_id], clause, page_token=token
+        )
         found.extend(page)
         token = page.token
         if not token:
@@ -321,7 +362,8 @@ def _find(store: Store, projection: Projection, revive: bool) -> Any:
 
 
 def _search(store: Store, identity: str, kind: str) -> list[Any]:
-    """Runs with this identity, those that are not deleted first; what was being replaced is deleted to its end."""
+    """Runs with this identity, those that are not deleted first; what was being replaced is deleted
+    to its end."""
     from mlflow.entities import ViewType
 
     clause = f"tags.identity = '{identity}' and tags.kind = '{kind}'"
@@ -354,7 +396,11 @@ def _models_of(store: Store, run_id: str) -> list[Any]:
 
 def _create(store: Store, projection: Projection, others: Mapping[str, str]) -> Any:
     """A new run; `others` are tags beside its own."""
-    own = {"kind": projection.tags["kind"], "identity": projection.identity, "mlflow.source.name": "evopolicy"}
+    own = {
+        "kind": projection.tags["kind"],
+        "identity": projection.identity,
+        "mlflow.source.name": "evopolicy",
+    }
     started = round(projection.started * 1000)
     return store.client.create_run(store.experiment_id, started, {**others, **own}, projection.name)
 

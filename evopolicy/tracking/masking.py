@@ -1,4 +1,5 @@
-"""Keeping secrets out of what is logged: the Kernel's own rules, and every text under a key that names a secret."""
+"""Keeping secrets out of what is logged: the Kernel's own rules, and every text under a key that
+names a secret."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ _VARIABLE = re.compile(r"(^|_)variables?$")
 _CHUNK = 1 << 20
 
 
-def mask(value: Any, environment: Mapping[str, str] | None = None, names: Iterable[str] = ()) -> Any:
+def mask(
+    value: Any, environment: Mapping[str, str] | None = None, names: Iterable[str] = ()
+) -> Any:
     """A copy of a JSON value without secrets.
 
-    A text under a key that names a secret (`api_key`, `token`; not `secret_file`, which names where one lies) becomes
-    `***`, and so does, anywhere, what `masker(names, environment)` replaces.
-    """
+    A text under a key that names a secret (`api_key`, `token`; not `secret_file`, which names where
+    one lies) becomes `***`, and so does, anywhere, what `masker(names, environment)` replaces."""
     return masked_by(masker(names, environment), value)
 
 
@@ -33,7 +35,8 @@ def masked_by(by: Masker, value: Any) -> Any:
 
 
 def masker(names: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> Masker:
-    """Replaces the values of variables that are named like secrets or in `names`, and what looks like a key."""
+    """Replaces the values of variables that are named like secrets or in `names`, and what looks
+    like a key."""
     return Masker.of(os.environ if environment is None else environment, names)
 
 
@@ -42,7 +45,9 @@ def named_variables(config: Any) -> Iterator[str]:
     if isinstance(config, Mapping):
         for key, item in config.items():
             if _VARIABLE.search(str(key)):
-                yield from (name for name in (item if isinstance(item, list | tuple) else [item]) if name)
+                yield from (
+                    name for name in (item if isinstance(item, list | tuple) else [item]) if name
+                )
             else:
                 yield from named_variables(item)
     elif isinstance(config, list | tuple):
@@ -51,7 +56,8 @@ def named_variables(config: Any) -> Iterator[str]:
 
 
 def copy_masked(source: RawIOBase, target: Path, by: Masker, most: int = sys.maxsize) -> None:
-    """Copy an open file of any size, the first `most` bytes of it, without its secrets. Raises OSError."""
+    """Copy an open file of any size, the first `most` bytes of it, without its secrets. Raises
+    OSError."""
     masking = Masking(by)
     with target.open("wb") as write:
         while data := source.read(min(_CHUNK, most)):
@@ -63,7 +69,9 @@ def copy_masked(source: RawIOBase, target: Path, by: Masker, most: int = sys.max
 def _without_named(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: MASK if isinstance(item, str) and item and is_secret_key(str(key)) else _without_named(item)
+            key: MASK
+            if isinstance(item, str) and item and is_secret_key(str(key))
+            else _without_named(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):

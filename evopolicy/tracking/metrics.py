@@ -1,8 +1,8 @@
 """The metrics of one Run, as points: a pure function of its journal.
 
-What grows with the budget has the Episode units consumed as its step. What is measured once (held-out scores, times,
-usage) is at step 0, because MLflow draws a metric as bars only where no run has it at a later step.
-"""
+What grows with the budget has the Episode units consumed as its step. What is measured once
+(held-out scores, times, usage) is at step 0, because MLflow draws a metric as bars only where no
+run has it at a later step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ HELDOUT = "/heldout"
 
 
 def heldout_metric(benchmark: str) -> str:
-    """The held-out score on one Benchmark, whose name comes first: a chart's title is cut at its end."""
+    """The held-out score on one Benchmark, whose name comes first: a chart's title is cut at its
+    end."""
     return f"{benchmark}{HELDOUT}"
 
 
@@ -72,7 +73,9 @@ class _Reading:
 def run_points(record: RunRecord, state: RunState, events: Sequence[Event]) -> Iterator[Point]:
     """Every point of the Run, in journal order; values that are not finite are left out."""
     reading = _Reading(
-        record, {s.id: s for s in state.submissions}, state.results.get(record.result_key, ResultState())
+        record,
+        {s.id: s for s in state.submissions},
+        state.results.get(record.result_key, ResultState()),
     )
     for event in events:
         if event.get("result", record.result_key) != record.result_key:
@@ -98,7 +101,9 @@ def _published(reading: _Reading, event: Event) -> Iterator[Point]:
     reading.add_seconds("policy", event, "policy_seconds")
     yield Point("submission/score", score, step, time, submission.program)
     yield Point("submission/best", reading.best, step, time)
-    yield Point("submission/failures", float(sum((event.get("failures") or {}).values())), step, time)
+    yield Point(
+        "submission/failures", float(sum((event.get("failures") or {}).values())), step, time
+    )
 
 
 def _refused(reading: _Reading, _: Event) -> Iterator[Point]:
@@ -122,7 +127,13 @@ def _validated(reading: _Reading, event: Event) -> Iterator[Point]:
     for submission in reading.submissions.values():
         if submission.program == event["program"] and submission.status == "published":
             step = submission.units_used
-            yield Point("validation/score", measured.mean, step, event["time"], reading.bound(event["program"]))
+            yield Point(
+                "validation/score",
+                measured.mean,
+                step,
+                event["time"],
+                reading.bound(event["program"]),
+            )
 
 
 def _selected(reading: _Reading, event: Event) -> Iterator[Point]:
@@ -157,7 +168,9 @@ def _ended(reading: _Reading, event: Event) -> Iterator[Point]:
     yield Point("session/submissions", float(len(settled)), step, time)
     yield Point("session/episodes", float(reading.spent), step, time)
     yield Point("session/refusals", float(reading.refusals), step, time)
-    yield Point("session/engine_faults", float(sum(s.status == "failed" for s in settled)), step, time)
+    yield Point(
+        "session/engine_faults", float(sum(s.status == "failed" for s in settled)), step, time
+    )
 
 
 _AT: dict[str, Callable[[_Reading, Event], Iterator[Point]]] = {

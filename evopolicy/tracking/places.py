@@ -1,4 +1,5 @@
-"""Where Runs lie in an output folder: which sweep made one, and what was kept aside when one was run again."""
+"""Where Runs lie in an output folder: which sweep made one, and what was kept aside when one was
+run again."""
 
 from __future__ import annotations
 
@@ -49,7 +50,11 @@ class Makers:
             try:
                 changed = path.stat().st_mtime_ns
                 before = self._sweeps.get(path)
-                found[path] = before if before and before[0] == changed else (changed, read_sweep(path.parent))
+                found[path] = (
+                    before
+                    if before and before[0] == changed
+                    else (changed, read_sweep(path.parent))
+                )
             except (RecordError, OSError):
                 continue
         if found == self._sweeps:

@@ -1,8 +1,7 @@
 """What is logged of one Run: a pure function of its record and journal. Nothing here knows MLflow.
 
-A metric's step is the Episode units the Run had consumed, its time that of the journal line it comes from: the same
-journal always gives the same points, so logging one twice changes nothing.
-"""
+A metric's step is the Episode units the Run had consumed, its time that of the journal line it
+comes from: the same journal always gives the same points, so logging one twice changes nothing."""
 
 from __future__ import annotations
 
@@ -89,8 +88,11 @@ class Projection:
     """What every file and trace goes through."""
 
 
-def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bulk: bool = False) -> Projection:
-    """What is logged of the Run in `folder`, as far as `events` tell. `bulk`: traces and replays too.
+def project_cell(
+    folder: Path, record: RunRecord, events: Sequence[Event], *, bulk: bool = False
+) -> Projection:
+    """What is logged of the Run in `folder`, as far as `events` tell. `bulk`: traces and replays
+    too.
 
     Raises RecordError for events that do not fold.
     """
@@ -100,7 +102,10 @@ def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bu
     attempts = tuple(ended_attempts(folder, record, identity(record), events))
     by = masker(named_variables(shown_config(record)))
     differs = next(contradictions(Run(folder, record, state)), "") if ended is not None else ""
-    tags = {**_tags(record, state, result, events), CONTRADICTS: differs.replace(f"{folder}/", "")[:ERROR_LENGTH]}
+    tags = {
+        **_tags(record, state, result, events),
+        CONTRADICTS: differs.replace(f"{folder}/", "")[:ERROR_LENGTH],
+    }
     return Projection(
         name=f"{record.entry} · {record.benchmark.slug} · s{record.seed}",
         identity=identity(record),
@@ -121,9 +126,8 @@ def project_cell(folder: Path, record: RunRecord, events: Sequence[Event], *, bu
 def identity(record: RunRecord) -> str:
     """The same for one result of a Run wherever its folder is.
 
-    Another for a second Run of the same cell, and for the same Run under another selection rule: sweeps of different
-    rules share Runs, and each shows its own result.
-    """
+    Another for a second Run of the same cell, and for the same Run under another selection rule:
+    sweeps of different rules share Runs, and each shows its own result."""
     if record.id:
         return digest("evopolicy/tracking/run/3", [record.id, record.result_key])[:32]
     # As it always was for records without an id: stores that have them find them again.
@@ -140,7 +144,8 @@ def shown_config(record: RunRecord) -> Mapping[str, Any]:
 
 
 def _without_prices(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` without the list of prices: hundreds of params that are the same in every run of a day."""
+    """`config` without the list of prices: hundreds of params that are the same in every run of a
+    day."""
     prices = config.get("prices")
     if not isinstance(prices, Mapping):
         return dict(config)
@@ -149,13 +154,18 @@ def _without_prices(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def last_time(events: Sequence[Event], name: str, result: str) -> float | None:
     """When the last event `name` under the result key `result` was written."""
-    return max((float(e["time"]) for e in events if e["event"] == name and e.get("result") == result), default=None)
+    return max(
+        (float(e["time"]) for e in events if e["event"] == name and e.get("result") == result),
+        default=None,
+    )
 
 
-# --- Tags and params ---------------------------------------------------------------------------------------------
+# --- Tags and params ------------------------------------------------------------------------------
 
 
-def _tags(record: RunRecord, state: RunState, result: ResultState, events: Sequence[Event]) -> dict[str, str]:
+def _tags(
+    record: RunRecord, state: RunState, result: ResultState, events: Sequence[Event]
+) -> dict[str, str]:
     config = json.dumps(mask(dict(shown_config(record))), sort_keys=True)
     return {
         "kind": "cell",
@@ -196,7 +206,9 @@ def _agent_tags(record: RunRecord, state: RunState, events: Sequence[Event]) -> 
         "agent_attempts": str(state.agent_attempts) if state.agent_attempts > 1 else "",
         "agent_error": state.agent_error[:ERROR_LENGTH],
         "agent_error_kind": str(last.get("error_kind", "")),
-        "cost_is_estimate": str(bool(state.usage.get("cost_is_estimate"))).lower() if priced else "",
+        "cost_is_estimate": str(bool(state.usage.get("cost_is_estimate"))).lower()
+        if priced
+        else "",
         "tokens_are_estimate": "true" if state.usage.get("tokens_are_estimate") else "",
     }
 
@@ -207,7 +219,11 @@ def _spent(state: RunState) -> str:
     if not tokens and spent is None:
         return ""
     about = "about " if state.usage.get("cost_is_estimate") else ""
-    cost = ", at an unknown cost" if spent is None else f", {about}{dollars(spent)}{' (an estimate)' if about else ''}"
+    cost = (
+        ", at an unknown cost"
+        if spent is None
+        else f", {about}{dollars(spent)}{' (an estimate)' if about else ''}"
+    )
     guessed = "about " if state.usage.get("tokens_are_estimate") else ""
     return f"The agent used {guessed}{tokens:,} tokens{cost}."
 
@@ -219,7 +235,11 @@ def _note(result: ResultState) -> str:
         return ""
     mean, error = mean_and_error(measured.mean, measured.standard_error)
     spread = "" if measured.standard_error is None else f" ± {error}"
-    program = f"Submission {result.selected_submission}" if result.selected_submission else "the initial Program"
+    program = (
+        f"Submission {result.selected_submission}"
+        if result.selected_submission
+        else "the initial Program"
+    )
     return f"Held-out score **{mean}**{spread} over {measured.episodes} Episodes, with {program}."
 
 
@@ -234,15 +254,21 @@ def empty_tags(tags: Mapping[str, str]) -> frozenset[str]:
 
 
 def clean_key(key: str) -> str:
-    """`key` as MLflow takes a name: no brackets, slashes or control characters, at most 250 characters."""
+    """`key` as MLflow takes a name: no brackets, slashes or control characters, at most 250
+    characters."""
     return _ILLEGAL.sub("_", key).strip(". ")[:KEY_LENGTH] or "_"
 
 
 def flatten(config: Mapping[str, Any]) -> dict[str, str]:
-    """`config` as MLflow params: dotted keys, lists as JSON, over-long values cut with a word that says so."""
+    """`config` as MLflow params: dotted keys, lists as JSON, over-long values cut with a word that
+    says so."""
     params: dict[str, str] = {}
     for key, value in _leaves(config, ""):
-        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+        text = (
+            value
+            if isinstance(value, str)
+            else json.dumps(value, sort_keys=True, ensure_ascii=False)
+        )
         if len(text) > PARAM_LENGTH:
             text = text[: PARAM_LENGTH - 40] + " ... (cut; whole in config.json)"
         params.setdefault(clean_key(key), text)
@@ -257,7 +283,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-# --- Programs and files ------------------------------------------------------------------------------------------
+# --- Programs and files ---------------------------------------------------------------------------
 
 
 _Programs = Callable[[str], tuple[Upload, ...]]

@@ -16,11 +16,14 @@ REPORT = "report.html"
 
 
 def upload_run_report(store: Store, record: RunRecord, html: str) -> str:
-    """Log `html` as REPORT to the MLflow run of the Run's result, in place of an older one; returns the run's id.
+    """Log `html` as REPORT to the MLflow run of the Run's result, in place of an older one; returns
+    the run's id.
 
     Raises TrackingError where the Run is not in the store yet, or the store does not take it.
     """
-    return _upload(store, "cell", identity(record), html, tuple(named_variables(shown_config(record))))
+    return _upload(
+        store, "cell", identity(record), html, tuple(named_variables(shown_config(record)))
+    )
 
 
 def upload_sweep_report(store: Store, sweep: str, html: str) -> str:
@@ -30,12 +33,15 @@ def upload_sweep_report(store: Store, sweep: str, html: str) -> str:
 
 def _upload(store: Store, kind: str, name: str, html: str, variables: tuple[str, ...]) -> str:
     clause = f"tags.identity = '{name}' and tags.kind = '{kind}'"
-    found = guarded(store.uri, "looking up a run", store.client.search_runs, [store.experiment_id], clause)
+    found = guarded(
+        store.uri, "looking up a run", store.client.search_runs, [store.experiment_id], clause
+    )
     if not found:
         what = "Run" if kind == "cell" else kind
         place = mask_uri(store.uri)
         raise TrackingError(
-            f"tracking: the {what} is not in {place} yet; log it first: 'evopolicy track source=FOLDER'"
+            f"tracking: the {what} is not in {place} yet; log it first: 'evopolicy track "
+            "source=FOLDER'"
         )
     run_id = str(found[0].info.run_id)
     with HeldFolder("tracking") as folder:

@@ -1,8 +1,9 @@
-"""An attempt of an agent as a trace: a pure function of its transcript and the Run's journal, without MLflow.
+"""An attempt of an agent as a trace: a pure function of its transcript and the Run's journal,
+without MLflow.
 
-Root is the attempt; below it a span for each message, below that its tool calls, below these the Submissions they led
-to and each one's Evaluation. All times are real: those of the journal, and of the lines of the agent's stream.
-"""
+Root is the attempt; below it a span for each message, below that its tool calls, below these the
+Submissions they led to and each one's Evaluation. All times are real: those of the journal, and of
+the lines of the agent's stream."""
 
 from __future__ import annotations
 
@@ -37,7 +38,14 @@ STEPS = 1_000
 CALLS = 200
 """Tool calls of one message in a trace."""
 PREVIEW = 900
-ATTEMPT, TURN, TOOL, SUBMISSION, EVALUATION, NOTE = "AGENT", "CHAT_MODEL", "TOOL", "TASK", "EVALUATOR", "CHAIN"
+ATTEMPT, TURN, TOOL, SUBMISSION, EVALUATION, NOTE = (
+    "AGENT",
+    "CHAT_MODEL",
+    "TOOL",
+    "TASK",
+    "EVALUATOR",
+    "CHAIN",
+)
 """Types of spans, as MLflow names them."""
 
 
@@ -104,17 +112,26 @@ class Attempt:
         return _Writer(self, transcript, mask).trace() if transcript else None
 
 
-def ended_attempts(folder: Path, record: RunRecord, identity: str, events: Sequence[Event]) -> Iterator[Attempt]:
+def ended_attempts(
+    folder: Path, record: RunRecord, identity: str, events: Sequence[Event]
+) -> Iterator[Attempt]:
     """The attempts whose end is in the journal and whose transcript is there, in order.
 
-    The transcript is written after the journal tells of the end and before it tells of anything else.
-    """
+    The transcript is written after the journal tells of the end and before it tells of anything
+    else."""
     starts = [place for place, event in enumerate(events) if event["event"] == "agent_started"]
     for place, stop in pairwise([*starts, len(events)]):
         mine, number = tuple(events[place:stop]), int(events[place]["attempt"])
-        last = max((n for n, event in enumerate(mine) if event["event"] == "agent_ended"), default=None)
-        if last is not None and size_of(*run_part(folder, f"agent/attempt-{number}/{TRANSCRIPT}")) is not None:
-            yield Attempt(folder, record, identity, number, mine, int(place + last + 1 < len(events)))
+        last = max(
+            (n for n, event in enumerate(mine) if event["event"] == "agent_ended"), default=None
+        )
+        if (
+            last is not None
+            and size_of(*run_part(folder, f"agent/attempt-{number}/{TRANSCRIPT}")) is not None
+        ):
+            yield Attempt(
+                folder, record, identity, number, mine, int(place + last + 1 < len(events))
+            )
 
 
 class _Writer:
@@ -128,7 +145,11 @@ class _Writer:
         self._over: Event = next(e for e in reversed(attempt.events) if e["event"] == "agent_ended")
         self._end = self._ended()
         self._limit = TEXT if _size(transcript) <= TRACE_TEXT else SHORT_TEXT
-        self._settled = {e["submission"]: e for e in attempt.events if e["event"] in ("published", "submission_failed")}
+        self._settled = {
+            e["submission"]: e
+            for e in attempt.events
+            if e["event"] in ("published", "submission_failed")
+        }
         self._reserved = {e["submission"]: e for e in attempt.events if e["event"] == "reserved"}
 
     def trace(self) -> Trace:
@@ -136,17 +157,24 @@ class _Writer:
         below = [*self._steps()]
         shown = {span.key for span in below}
         below.extend(
-            s for n in self._reserved if f"submission {n}" not in shown for s in self._submission(n, "attempt")
+            s
+            for n in self._reserved
+            if f"submission {n}" not in shown
+            for s in self._submission(n, "attempt")
         )
-        best = max((e["score"] for e in self._settled.values() if e["event"] == "published"), default=None)
+        best = max(
+            (e["score"] for e in self._settled.values() if e["event"] == "published"), default=None
+        )
         ended = f"{self._over['reason']}, {len(self._reserved)} Submissions"
         return Trace(
             id=digest("evopolicy/tracking/trace/1", [attempt.identity, attempt.number])[:32],
-            name=f"{record.entry} · {record.benchmark.slug} · s{record.seed} · attempt {attempt.number}",
+            name=f"{record.entry} · {record.benchmark.slug} · s{record.seed} · attempt "
+            f"{attempt.number}",
             spans=(self._root(best), *below),
             usage=self._usage(),
             model=record.agent.model,
-            request=f"{record.entry} on {record.benchmark.slug}, seed {record.seed}, attempt {attempt.number}",
+            request=f"{record.entry} on {record.benchmark.slug}, seed {record.seed}, attempt "
+            f"{attempt.number}",
             response=ended if best is None else f"{ended}, best training score {best:.6g}",
             tags={
                 "kind": "attempt",
@@ -156,19 +184,23 @@ class _Writer:
                 "benchmark": record.benchmark.slug,
                 "seed": str(record.seed),
                 "terminal_reason": str(self._over["reason"]),
-                "session_id": self._text(self._over.get("session_id") or self._transcript.session_id)[:200],
+                "session_id": self._text(
+                    self._over.get("session_id") or self._transcript.session_id
+                )[:200],
                 "identity": attempt.identity,
             },
         )
 
-    # --- Times -------------------------------------------------------------------------------------------------------
+    # --- Times ------------------------------------------------------------------------------------
 
     def _at(self, seconds: float | None, otherwise: float) -> float:
-        """Unix seconds of what the stream's clock says, or of what came before where it says nothing."""
+        """Unix seconds of what the stream's clock says, or of what came before where it says
+        nothing."""
         return otherwise if seconds is None else self._zero + seconds
 
     def _ended(self) -> float:
-        """A killed Host writes of the end only when it is resumed: its agent died with it, after its last output."""
+        """A killed Host writes of the end only when it is resumed: its agent died with it, after
+        its last output."""
         over = self._over
         if "thinking_seconds" in over:
             parts = ("thinking_seconds", "waiting_seconds", "evaluating_seconds")
@@ -176,7 +208,7 @@ class _Writer:
             return min(self._zero + seconds, max(float(over["time"]), self._zero))
         return self._at(self._transcript.seconds, self._zero)
 
-    # --- The attempt -------------------------------------------------------------------------------------------------
+    # --- The attempt ------------------------------------------------------------------------------
 
     def _usage(self) -> Mapping[str, Any]:
         said: dict[str, Any] = msgspec.to_builtins(self._transcript.usage)
@@ -184,8 +216,17 @@ class _Writer:
 
     def _root(self, best: float | None) -> Span:
         transcript, over, record = self._transcript, self._over, self._attempt.record
-        asked = next((step.text for step in transcript.steps if step.source == "user" and step.text), "")
-        said = next((step.text for step in reversed(transcript.steps) if step.source == "agent" and step.text), "")
+        asked = next(
+            (step.text for step in transcript.steps if step.source == "user" and step.text), ""
+        )
+        said = next(
+            (
+                step.text
+                for step in reversed(transcript.steps)
+                if step.source == "agent" and step.text
+            ),
+            "",
+        )
         reason = str(over["reason"])
         error = over.get("error") or transcript.error
         failed = bool(error) or invalidates_run(reason) or reason == "crashed"
@@ -208,8 +249,16 @@ class _Writer:
                 if transcript.unknown_events
                 else {}
             ),
-            **({"malformed_lines": transcript.malformed_lines} if transcript.malformed_lines else {}),
-            **({"left_out": f"{self._left_out} messages of the middle; {self._whole}"} if self._left_out else {}),
+            **(
+                {"malformed_lines": transcript.malformed_lines}
+                if transcript.malformed_lines
+                else {}
+            ),
+            **(
+                {"left_out": f"{self._left_out} messages of the middle; {self._whole}"}
+                if self._left_out
+                else {}
+            ),
         }
         inputs: dict[str, Any] = {
             "agent": record.entry, "model": record.agent.model, "benchmark": record.benchmark.slug,
@@ -220,11 +269,25 @@ class _Writer:
             inputs["message"] = self._text(asked)
         if said:
             outputs["last_message"] = self._text(said)
-        name, words = f"attempt {self._attempt.number}", self._text(error or reason) if failed else None
+        name, words = (
+            f"attempt {self._attempt.number}",
+            self._text(error or reason) if failed else None,
+        )
         end = max(self._end, self._zero)
-        return Span("attempt", "", name, ATTEMPT, self._zero, end, inputs, outputs, self._value(attributes), words)
+        return Span(
+            "attempt",
+            "",
+            name,
+            ATTEMPT,
+            self._zero,
+            end,
+            inputs,
+            outputs,
+            self._value(attributes),
+            words,
+        )
 
-    # --- Messages and tool calls -------------------------------------------------------------------------------------
+    # --- Messages and tool calls ------------------------------------------------------------------
 
     @property
     def _left_out(self) -> int:
@@ -232,16 +295,25 @@ class _Writer:
 
     def _steps(self) -> Iterator[Span]:
         steps = list(enumerate(self._transcript.steps))
-        shown = steps if not self._left_out else [*steps[: STEPS // 2], *steps[len(steps) - STEPS // 2 :]]
+        shown = (
+            steps
+            if not self._left_out
+            else [*steps[: STEPS // 2], *steps[len(steps) - STEPS // 2 :]]
+        )
         before, turn = self._zero, 0
         for place, step in shown:
             turn += step.source == "agent"
-            spans = list(self._step(place, step, f"turn {turn}" if step.source == "agent" else step.source, before))
+            spans = list(
+                self._step(
+                    place, step, f"turn {turn}" if step.source == "agent" else step.source, before
+                )
+            )
             before = spans[0].end
             yield from spans
 
     def _step(self, place: int, step: Step, name: str, before: float) -> Iterator[Span]:
-        """A message's span begins where what came before ended: that is when it was being thought of."""
+        """A message's span begins where what came before ended: that is when it was being thought
+        of."""
         key = f"step {place}"
         came = max(self._at(step.seconds, before), before)
         calls: list[Span] = []
@@ -272,17 +344,26 @@ class _Writer:
     def _call(self, key: str, parent: str, call: ToolCall, otherwise: float) -> Span:
         start = self._at(call.started, otherwise)
         end = max(self._at(call.ended, start), start)
-        outputs = {"result": "(the stream ends before it)" if call.result is None else self._text(call.result)}
+        outputs = {
+            "result": "(the stream ends before it)"
+            if call.result is None
+            else self._text(call.result)
+        }
         error = self._text(call.result or "failed") if call.failed else None
         attributes = {"tool_call_id": call.id, "tool": call.name}
         name = self._text(call.name)[:200] or "tool"
-        return Span(key, parent, name, TOOL, start, end, self._arguments(call), outputs, attributes, error)
+        return Span(
+            key, parent, name, TOOL, start, end, self._arguments(call), outputs, attributes, error
+        )
 
     def _arguments(self, call: ToolCall) -> Any:
-        """Flat: the UI takes what looks like a chat's messages for such, and fetches the images they name."""
+        """Flat: the UI takes what looks like a chat's messages for such, and fetches the images
+        they name."""
         masked = self._value(call.arguments)
         flat = {
-            self._text(key): self._text(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
+            self._text(key): self._text(
+                item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+            )
             if isinstance(item, str | list | dict)
             else item
             for key, item in masked.items()
@@ -290,7 +371,7 @@ class _Writer:
         whole = json.dumps(flat, ensure_ascii=False)
         return flat if len(whole) <= 2 * self._limit else {"arguments": self._text(whole)}
 
-    # --- Submissions -------------------------------------------------------------------------------------------------
+    # --- Submissions ------------------------------------------------------------------------------
 
     def _submission(self, number: int, parent: str) -> Iterator[Span]:
         """From being charged to being published, and in it the time its Episodes took."""
@@ -301,13 +382,31 @@ class _Writer:
         outputs: dict[str, Any] = {"status": "no outcome in this attempt"}
         if settled is not None:
             kept = ("score", "failures", "reason")
-            outputs = {"status": settled["event"], **{key: settled[key] for key in kept if key in settled}}
+            outputs = {
+                "status": settled["event"],
+                **{key: settled[key] for key in kept if key in settled},
+            }
             if settled["event"] == "submission_failed":
                 error = self._text(str(settled.get("reason", "failed")))
-        inputs = {key: reserved[key] for key in ("submission", "program", "selector", "units") if key in reserved}
+        inputs = {
+            key: reserved[key]
+            for key in ("submission", "program", "selector", "units")
+            if key in reserved
+        }
         key, name = f"submission {number}", f"Submission {number}"
         attributes = {k: v for k, v in outputs.items() if k == "score"}
-        span = Span(key, parent, name, SUBMISSION, start, end, inputs, self._value(outputs), attributes, error)
+        span = Span(
+            key,
+            parent,
+            name,
+            SUBMISSION,
+            start,
+            end,
+            inputs,
+            self._value(outputs),
+            attributes,
+            error,
+        )
         yield span
         if settled is None:
             return
@@ -320,27 +419,36 @@ class _Writer:
             attributes={**attributes, **seconds},
         )  # fmt: skip
 
-    # --- Texts -------------------------------------------------------------------------------------------------------
+    # --- Texts ------------------------------------------------------------------------------------
 
     @property
     def _whole(self) -> str:
         return f"whole in {attempt_target(self._attempt.number)}/{TRANSCRIPT}"
 
     def _text(self, text: str) -> str:
-        """Masked before it is cut, as half a key looks like none; no image in it, which the UI would fetch."""
+        """Masked before it is cut, as half a key looks like none; no image in it, which the UI
+        would fetch."""
         masked = self._mask.text(text).replace("![", "! [")
         if len(masked) <= self._limit:
             return masked
-        return f"{masked[: self._limit]}\n... (cut: {self._limit:,} of {len(masked):,} characters; {self._whole})"
+        return (
+            f"{masked[: self._limit]}\n... (cut: {self._limit:,} of {len(masked):,} "
+            f"characters; {self._whole})"
+        )
 
     def _value(self, value: Any) -> Any:
         return masked_by(self._mask, value)
 
 
 def _submitting(step: Step, calls: Sequence[Span]) -> str:
-    """Key of the call of `step` that made its Submission: of those that look like it the one that quotes its number."""
+    """Key of the call of `step` that made its Submission: of those that look like it the one that
+    quotes its number."""
     looks = [n for n, call in enumerate(step.calls[:CALLS]) if "submit" in str(call.arguments)]
-    quoting = [n for n in looks if f'submission": {step.submission}' in (step.calls[n].result or "").replace("\\", "")]
+    quoting = [
+        n
+        for n in looks
+        if f'submission": {step.submission}' in (step.calls[n].result or "").replace("\\", "")
+    ]
     found = quoting or looks or range(len(calls))
     return calls[found[-1]].key if found else ""
 

@@ -1,4 +1,5 @@
-"""Where tracking goes: the store behind a tracking URI, made and migrated once, whoever comes first."""
+"""Where tracking goes: the store behind a tracking URI, made and migrated once, whoever comes
+first."""
 
 from __future__ import annotations
 
@@ -63,21 +64,27 @@ class Tracking:
 
     def __post_init__(self) -> None:
         if self.artifacts not in ARTIFACTS:
-            raise ConfigError(f"tracking.artifacts: one of {', '.join(ARTIFACTS)} is needed, found '{self.artifacts}'")
+            raise ConfigError(
+                f"tracking.artifacts: one of {', '.join(ARTIFACTS)} is needed, found "
+                f"'{self.artifacts}'"
+            )
         if not self.experiment.strip():
             raise ConfigError("tracking.experiment: a name is needed, found ''")
         scheme = urlsplit(self.uri).scheme.partition("+")[0]
         if self.uri and self.uri != "databricks" and scheme not in _SCHEMES:
             raise ConfigError(
                 f"tracking.uri: '{mask_uri(self.uri)}' is neither a database nor a server "
-                f"({', '.join(_SCHEMES)}); MLflow writes to no plain folder any more, leave it empty for SQLite"
+                f"({', '.join(_SCHEMES)}); MLflow writes to no plain folder any more, leave it "
+                "empty for SQLite"
             )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> Tracking:
         """As `Sweep.tracking` holds it; what is missing has its default."""
         return cls(
-            values.get("uri", "") or "", values.get("experiment") or EXPERIMENT, values.get("artifacts") or "standard"
+            values.get("uri", "") or "",
+            values.get("experiment") or EXPERIMENT,
+            values.get("artifacts") or "standard",
         )
 
 
@@ -96,12 +103,14 @@ class Store:
 
 
 def resolve_uri(tracking: Tracking, output: Path) -> str:
-    """The URI to connect to: the configured one, or SQLite under `output`. Raises ConfigError as `whole_uri` does."""
+    """The URI to connect to: the configured one, or SQLite under `output`. Raises ConfigError as
+    `whole_uri` does."""
     return whole_uri(tracking.uri) or sqlite_uri(output.resolve() / "mlflow.db")
 
 
 def unused_variable(uri: str) -> str:
-    """What to tell somebody who sets MLflow's VARIABLE and whose runs go to the output folder; '' where all is well."""
+    """What to tell somebody who sets MLflow's VARIABLE and whose runs go to the output folder; ''
+    where all is well."""
     given = os.environ.get(VARIABLE, "")
     if uri or not given:
         return ""
@@ -112,17 +121,18 @@ def unused_variable(uri: str) -> str:
 
 
 def whole_uri(uri: str) -> str:
-    """`uri`, or where a record holds it without its password, what VARIABLE says. Raises ConfigError where it does not.
+    """`uri`, or where a record holds it without its password, what VARIABLE says. Raises
+    ConfigError where it does not.
 
-    What is written down never has the password: it is known to the command line and the environment alone.
-    """
+    What is written down never has the password: it is known to the command line and the environment
+    alone."""
     if MASK not in uri:
         return uri
     given = os.environ.get(VARIABLE, "")
     if mask_uri(given) != uri:
         raise ConfigError(
-            f"tracking.uri: '{uri}' is as the record has it, without its secret; give the whole address again"
-            f" (tracking.uri=...), or put it into the variable {VARIABLE}"
+            f"tracking.uri: '{uri}' is as the record has it, without its secret; give the whole "
+            f"address again (tracking.uri=...), or put it into the variable {VARIABLE}"
         )
     return given
 
@@ -130,7 +140,8 @@ def whole_uri(uri: str) -> str:
 def sqlite_uri(path: Path) -> str:
     """The URI of the SQLite database in the file `path`, whatever the names of its folders."""
     quoted = str(path).translate(_NOT_IN_URIS)
-    # Of a plain `sqlite:` URI MLflow makes the folder as it is written, quoted, where it is none; else never.
+    # Of a plain `sqlite:` URI MLflow makes the folder as it is written, quoted, where it is none;
+    # else never.
     scheme = "sqlite" if quoted == str(path) else "sqlite+pysqlite"
     return f"{scheme}:///{quoted}"
 
@@ -149,13 +160,14 @@ def is_database(uri: str) -> bool:
 def connect(tracking: Tracking, output: Path) -> Store:
     """Open the store, create and migrate its database and experiment where they are missing.
 
-    Any number of processes may do so at once. Raises TrackingError where it cannot be reached or written.
-    """
+    Any number of processes may do so at once. Raises TrackingError where it cannot be reached or
+    written."""
     uri = resolve_uri(tracking, output)
     for name in ("mlflow.db", ARTIFACTS_FOLDER) if not tracking.uri else ():
         if not is_inside(output, output / name):
             raise TrackingError(
-                f"tracking: {output / name} is a link out of its folder; name the store: tracking.uri=URI"
+                f"tracking: {output / name} is a link out of its folder; name the store: "
+                "tracking.uri=URI"
             )
     forget_inherited()
     try:
@@ -166,14 +178,19 @@ def connect(tracking: Tracking, output: Path) -> Store:
             client = _client(uri, own=not tracking.uri)
             if not tracking.uri:
                 settle(output.resolve() / "mlflow.db")
-            experiment_id = _experiment(client, tracking.experiment, _artifact_root(uri, tracking, output))
+            experiment_id = _experiment(
+                client, tracking.experiment, _artifact_root(uri, tracking, output)
+            )
     except OSError as error:
-        raise TrackingError(f"tracking: {output} cannot be written ({error.strerror}); choose another output") from None
+        raise TrackingError(
+            f"tracking: {output} cannot be written ({error.strerror}); choose another output"
+        ) from None
     return Store(uri, client, experiment_id, tracking.artifacts, output / LOCK)
 
 
 def reach(tracking: Tracking, output: Path) -> None:
-    """Open the store and ask it something, changing nothing in it. Raises TrackingError where it does not answer."""
+    """Open the store and ask it something, changing nothing in it. Raises TrackingError where it
+    does not answer."""
     uri = resolve_uri(tracking, output)
     forget_inherited()
     guarded(uri, "opening the store", _open_client, uri)
@@ -187,7 +204,10 @@ def open_existing(tracking: Tracking, output: Path) -> tuple[str, Any]:
     uri = resolve_uri(tracking, output)
     file = sqlite_file(uri)
     if file is not None and not file.is_file():
-        raise TrackingError(f"tracking: there is no database {file}; name the store: tracking.uri=URI, or its output=")
+        raise TrackingError(
+            f"tracking: there is no database {file}; name the store: tracking.uri=URI, or its "
+            "output="
+        )
     forget_inherited()
     client = _client(uri, own=not tracking.uri)
     if file is not None and not tracking.uri and is_inside(output, file):
@@ -196,7 +216,8 @@ def open_existing(tracking: Tracking, output: Path) -> tuple[str, Any]:
 
 
 def forget_inherited() -> None:
-    """Drop what would put our runs inside somebody else's, and silence MLflow's telemetry, before it is imported."""
+    """Drop what would put our runs inside somebody else's, and silence MLflow's telemetry, before
+    it is imported."""
     for name in _INHERITED:
         os.environ.pop(name, None)
     for name, value in QUIET.items():
@@ -226,9 +247,8 @@ def guarded(uri: str, what: str, call: Callable[_P, _T], *args: _P.args, **kwarg
 def _make_whole(path: Path) -> None:
     """Make our own database at `path` where there is none: whole or not at all.
 
-    MLflow creates one in many steps that nothing takes back: of one that was cut, by a full disk or a kill, it can make
-    nothing any more.
-    """
+    MLflow creates one in many steps that nothing takes back: of one that was cut, by a full disk or
+    a kill, it can make nothing any more."""
     if path.exists():
         return
     staging = path.with_name(f".{path.name}.staging")
@@ -247,7 +267,13 @@ def _client(uri: str, own: bool) -> Any:
         if not own or not (outdated or cut):
             raise
     command = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
-    if cut or subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+    if (
+        cut
+        or subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+        != 0
+    ):
         path = sqlite_file(uri) or Path()
         command_line = shlex.join(["evopolicy", "track", f"source={path.parent}"])
         raise TrackingError(
@@ -274,14 +300,24 @@ def _experiment(client: Any, name: str, artifact_root: str | None) -> str:
     if found is None:
         try:
             tags = {"mlflow.experimentKind": "custom_model_development"}
-            return str(guarded(uri, "creating the experiment", client.create_experiment, name, artifact_root, tags))
+            return str(
+                guarded(
+                    uri,
+                    "creating the experiment",
+                    client.create_experiment,
+                    name,
+                    artifact_root,
+                    tags,
+                )
+            )
         except TrackingError:
             found = guarded(uri, "looking up the experiment", client.get_experiment_by_name, name)
             if found is None:
                 raise
     if found.lifecycle_stage != "active":
         raise TrackingError(
-            f"tracking.experiment: '{name}' was deleted in {mask_uri(uri)}; restore it there or choose another name"
+            f"tracking.experiment: '{name}' was deleted in {mask_uri(uri)}; restore it there or "
+            "choose another name"
         )
     return str(found.experiment_id)
 

@@ -19,16 +19,17 @@ _BATCH = 100
 def log_trace(store: Store, run_id: str, trace: Trace) -> None:
     """Write `trace` and link it to the run. One that is there and the same is left alone.
 
-    Its id and those of its spans follow from what it is of, so what an earlier try left behind is overwritten; its tag
-    `CONTENT` comes last. Whatever MLflow raises passes.
-    """
+    Its id and those of its spans follow from what it is of, so what an earlier try left behind is
+    overwritten; its tag `CONTENT` comes last. Whatever MLflow raises passes."""
     from mlflow.entities.trace_data import TraceData
     from mlflow.tracing.client import TracingClient
     from mlflow.tracing.constant import SpansLocation, TraceTagKey
 
     client = TracingClient(store.uri)
     name = f"tr-{trace.id}"
-    content = digest("evopolicy/tracking/trace/content/1", json.dumps(_plain(trace), sort_keys=True, default=str))
+    content = digest(
+        "evopolicy/tracking/trace/content/1", json.dumps(_plain(trace), sort_keys=True, default=str)
+    )
     if _is_there(client, name, run_id, content):
         return
     spans = [_span(trace, span) for span in trace.spans]
@@ -69,7 +70,9 @@ def _span(trace: Trace, span: Span) -> Any:
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
     def context(key: str) -> SpanContext:
-        return SpanContext(int(trace.id, 16), _span_id(trace, key), is_remote=False, trace_flags=TraceFlags(1))
+        return SpanContext(
+            int(trace.id, 16), _span_id(trace, key), is_remote=False, trace_flags=TraceFlags(1)
+        )
 
     attributes = dict(span.attributes)
     attributes[SpanAttributeKey.REQUEST_ID] = f"tr-{trace.id}"
@@ -77,7 +80,10 @@ def _span(trace: Trace, span: Span) -> Any:
     sides = {SpanAttributeKey.INPUTS: span.inputs, SpanAttributeKey.OUTPUTS: span.outputs}
     attributes.update({key: value for key, value in sides.items() if value is not None})
     if not span.parent:
-        usage = {SpanAttributeKey.CHAT_USAGE: tokens(trace.usage), SpanAttributeKey.LLM_COST: cost(trace.usage)}
+        usage = {
+            SpanAttributeKey.CHAT_USAGE: tokens(trace.usage),
+            SpanAttributeKey.LLM_COST: cost(trace.usage),
+        }
         attributes.update({key: value for key, value in usage.items() if value})
         if trace.model:
             attributes[SpanAttributeKey.MODEL] = trace.model
@@ -88,7 +94,10 @@ def _span(trace: Trace, span: Span) -> Any:
             context=context(span.key),
             parent=context(span.parent) if span.parent else None,
             resource=Resource.get_empty(),
-            attributes={key: json.dumps(value, ensure_ascii=False, default=str) for key, value in attributes.items()},
+            attributes={
+                key: json.dumps(value, ensure_ascii=False, default=str)
+                for key, value in attributes.items()
+            },
             status=status,
             start_time=_nanoseconds(span.start),
             end_time=_nanoseconds(span.end),
@@ -107,10 +116,18 @@ def _nanoseconds(seconds: float) -> int:
 
 def _info(store: Store, run_id: str, trace: Trace, name: str, content: str) -> Any:
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
-    from mlflow.tracing.constant import TRACE_SCHEMA_VERSION, TRACE_SCHEMA_VERSION_KEY, TraceMetadataKey, TraceTagKey
+    from mlflow.tracing.constant import (
+        TRACE_SCHEMA_VERSION,
+        TRACE_SCHEMA_VERSION_KEY,
+        TraceMetadataKey,
+        TraceTagKey,
+    )
 
     root = trace.spans[0]
-    numbers = {TraceMetadataKey.TOKEN_USAGE: tokens(trace.usage), TraceMetadataKey.COST: cost(trace.usage)}
+    numbers = {
+        TraceMetadataKey.TOKEN_USAGE: tokens(trace.usage),
+        TraceMetadataKey.COST: cost(trace.usage),
+    }
     return TraceInfo(
         trace_id=name,
         trace_location=TraceLocation.from_experiment_id(store.experiment_id),
@@ -133,7 +150,8 @@ def _info(store: Store, run_id: str, trace: Trace, name: str, content: str) -> A
 
 
 def tokens(usage: Mapping[str, Any]) -> dict[str, int]:
-    """A Usage as MLflow counts tokens, the cached ones among the input; {} where the provider does not say."""
+    """A Usage as MLflow counts tokens, the cached ones among the input; {} where the provider does
+    not say."""
     if all(usage.get(kind) is None for kind in TOKENS):
         return {}
     fresh, cached, written, output = (int(usage.get(kind) or 0) for kind in TOKENS)
@@ -147,6 +165,7 @@ def tokens(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def cost(usage: Mapping[str, Any]) -> dict[str, float]:
-    """US dollars in all: neither the providers nor an estimate of all attempts say which part is for what."""
+    """US dollars in all: neither the providers nor an estimate of all attempts say which part is
+    for what."""
     dollars = usage.get("cost_usd")
     return {} if dollars is None else {"total_cost": float(dollars)}

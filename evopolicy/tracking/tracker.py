@@ -1,4 +1,5 @@
-"""One pass over a sweep: which of its MLflow runs are behind the records, and bringing those up to date."""
+"""One pass over a sweep: which of its MLflow runs are behind the records, and bringing those up to
+date."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ class _Under(TypedDict):
 class SweepTracker:
     """Brings a sweep's cells, its agents and itself up to date, pass by pass."""
 
-    def __init__(self, output: Path, folder: Path, tracking: Tracking, rank: Rank, *, rebuild: bool = False) -> None:
+    def __init__(
+        self, output: Path, folder: Path, tracking: Tracking, rank: Rank, *, rebuild: bool = False
+    ) -> None:
         self._output = output
         self._folder = folder
         self._rank = rank
@@ -73,7 +76,8 @@ class SweepTracker:
         return tuple(self._cells.left_out)
 
     def step(self, sweep: Sweep) -> tuple[str, ...]:
-        """One pass. Returns what is missing in the store, and why, one line each; never raises for that."""
+        """One pass. Returns what is missing in the store, and why, one line each; never raises for
+        that."""
         self.worth_retrying = False
         missing = self._refresh(sweep)
         try:
@@ -102,7 +106,9 @@ class SweepTracker:
             followed = self._followed.get(place_of(cell))
             fresh = followed is None or followed.record is None
             if followed is None:
-                followed = self._followed[place_of(cell)] = Followed(self._output / cell.run, cell.result_key)
+                followed = self._followed[place_of(cell)] = Followed(
+                    self._output / cell.run, cell.result_key
+                )
                 followed.run_id = self._state.cells.get(place_of(cell), "")
             try:
                 run_of(self._output, cell)
@@ -134,10 +140,14 @@ class SweepTracker:
             tags = {sweep_tag(sweep.name): "true", COLOUR: colour[cell.entry], FOLDER: cell.run}
             failed = cell.error if cell.status == "failed" else None
             if in_a_row >= _IN_A_ROW:
-                followed.error = followed.error or ("the store did not answer" if followed.record else "")
+                followed.error = followed.error or (
+                    "the store did not answer" if followed.record else ""
+                )
                 continue
             try:
-                self._cells.push(followed, failed=failed, **self._under(sweep, cell, followed, parent, tags))
+                self._cells.push(
+                    followed, failed=failed, **self._under(sweep, cell, followed, parent, tags)
+                )
                 in_a_row = 0
             except TrackingError as error:
                 followed.error, in_a_row = str(error), in_a_row + 1
@@ -145,12 +155,19 @@ class SweepTracker:
                 broken.append(f"{cell.run}: {error}")
             if followed.run_id:
                 self._state.cells[place_of(cell)] = followed.run_id
-        behind = [f"{cell.run}: {why}" for cell in sweep.cells if (why := self._followed[place_of(cell)].error)]
+        behind = [
+            f"{cell.run}: {why}"
+            for cell in sweep.cells
+            if (why := self._followed[place_of(cell)].error)
+        ]
         self.worth_retrying = bool(behind)
         return behind + broken
 
-    def _under(self, sweep: Sweep, cell: Cell, followed: Followed, parent: str, tags: dict[str, str]) -> _Under:
-        """Where a cell lies: under the sweep that made its Run, and under this one where the store has not that."""
+    def _under(
+        self, sweep: Sweep, cell: Cell, followed: Followed, parent: str, tags: dict[str, str]
+    ) -> _Under:
+        """Where a cell lies: under the sweep that made its Run, and under this one where the store
+        has not that."""
         created = followed.record.created if followed.record else sweep.created
         maker = self._cells.makers.of(place_of(cell), created) or sweep.name
         if maker != sweep.name:
@@ -169,8 +186,8 @@ class SweepTracker:
         return self._cells.push_aside(places.__contains__, self._parents)
 
     def _drop_former(self, sweep: Sweep) -> None:
-        """What has this sweep's tag and is no part of it (any more) leaves its views: it was defined anew, or a Run
-        took another's place."""
+        """What has this sweep's tag and is no part of it (any more) leaves its views: it was
+        defined anew, or a Run took another's place."""
         entries = {cell.entry for cell in sweep.cells}
         for entry in self._state.agents.keys() - entries:
             self._logs.pop(entry, None)
@@ -186,13 +203,16 @@ class SweepTracker:
         store = self._cells.store()
         for run in tagged_runs(store, sweep_tag(sweep.name)):
             tags = run.data.tags
-            known = {"cell": run.info.run_id, "agent": tags.get("identity")}.get(tags.get("kind", ""))
+            known = {"cell": run.info.run_id, "agent": tags.get("identity")}.get(
+                tags.get("kind", "")
+            )
             if known is not None and known not in mine and tags.get(FOLDER) not in waiting:
                 RunLog(store, run).drop_tag(sweep_tag(sweep.name))
         self._retag = False
 
     def _push_comparison(self, sweep: Sweep, parent: str) -> list[str]:
-        """The agents and the sweep itself, where a cell ended or its status changed since the last pass."""
+        """The agents and the sweep itself, where a cell ended or its status changed since the last
+        pass."""
         runs = [f.run for f in self._followed.values() if f.run is not None]
         ended = [time for f in self._followed.values() if (time := f.ended) is not None]
         statuses = tuple((cell.run, cell.status) for cell in sweep.cells)
@@ -211,7 +231,8 @@ class SweepTracker:
         return []
 
     def _bring(self, entry: str, projection: Projection, parent: str) -> None:
-        """Bring the run of an entry, or of the sweep (''), up to `projection`; one that was deleted is left alone."""
+        """Bring the run of an entry, or of the sweep (''), up to `projection`; one that was deleted
+        is left alone."""
         if entry not in self._logs:
             known = self._state.agents.get(entry, "")
             self._logs[entry] = open_run(
@@ -230,7 +251,8 @@ class SweepTracker:
 
 @dataclass
 class _State:
-    """`sweeps/<name>/mlflow.json`: where the sweep is in which store. It may be deleted: runs are found again."""
+    """`sweeps/<name>/mlflow.json`: where the sweep is in which store. It may be deleted: runs are
+    found again."""
 
     place: str
     """Digest of the store and experiment; another one begins anew."""
@@ -246,15 +268,24 @@ class _State:
         place = hashlib.sha256(f"{mask_uri(uri)}\n{tracking.experiment}".encode()).hexdigest()[:32]
         fresh = cls(place, mask_uri(tracking.uri) or "sqlite under the output folder")
         try:
-            value = STORE_FORMAT.upgraded(parse_object(read_part(folder, STATE, STORE_FORMAT.bytes)), STATE)
+            value = STORE_FORMAT.upgraded(
+                parse_object(read_part(folder, STATE, STORE_FORMAT.bytes)), STATE
+            )
             if value["place"] != place:
                 return fresh
-            return cls(place, fresh.uri, str(value["sweep"]), dict(value["agents"]), dict(value["cells"]))
+            return cls(
+                place, fresh.uri, str(value["sweep"]), dict(value["agents"]), dict(value["cells"])
+            )
         except (OSError, ValueError, KeyError, TypeError, RecordError):
             return fresh
 
     def write(self, folder: Path) -> None:
-        value = {SCHEMA_KEY: STORE_FORMAT.newest, "place": self.place, "uri": self.uri, "sweep": self.sweep}
+        value = {
+            SCHEMA_KEY: STORE_FORMAT.newest,
+            "place": self.place,
+            "uri": self.uri,
+            "sweep": self.sweep,
+        }
         text = json.dumps({**value, "agents": self.agents, "cells": self.cells}, indent=2) + "\n"
         if text != self._written:
             write_durably(folder / STATE, text.encode())

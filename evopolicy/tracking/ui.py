@@ -1,4 +1,5 @@
-"""`evopolicy ui`: the MLflow server on the right store, and the two links that open on the answer."""
+"""`evopolicy ui`: the MLflow server on the right store, and the two links that open on the
+answer."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from evopolicy.tracking.views import plain_link, run_link, save_views, view_key,
 
 _LOOPBACK = "127.0.0.1"
 _NAME = "evopolicy.localhost"
-"""What browsers resolve to loopback by themselves. Under the usual names MLflow opens its assistant over the charts."""
+"""What browsers resolve to loopback by themselves. Under the usual names MLflow opens its assistant
+over the charts."""
 _START_SECONDS = 300.0
 
 
@@ -59,10 +61,9 @@ class Links:
 def serve(output: Path, tracking: Tracking, sweep: str = "", *, port: int = 0) -> Iterator[Links]:
     """The links into the store of `output`, while the context is open.
 
-    A database gets a server of its own on loopback (`port` 0: a free one); a store that is a server is only linked to.
-    `sweep` '' is the latest, or a single Run that was begun after it.
-    Raises TrackingError where the server does not come up, ConfigError for an unknown sweep.
-    """
+    A database gets a server of its own on loopback (`port` 0: a free one); a store that is a server
+    is only linked to. `sweep` '' is the latest, or a single Run that was begun after it. Raises
+    TrackingError where the server does not come up, ConfigError for an unknown sweep."""
     shown = find_sweep(output, sweep)
     uri = resolve_uri(tracking, output)
     if not is_database(uri):
@@ -79,7 +80,9 @@ def serve(output: Path, tracking: Tracking, sweep: str = "", *, port: int = 0) -
         yield found
 
 
-def _links(base: str, tracking: Tracking, output: Path, sweep: Sweep | None, *, named: bool) -> Links:
+def _links(
+    base: str, tracking: Tracking, output: Path, sweep: Sweep | None, *, named: bool
+) -> Links:
     store = connect(tracking, output)
     if sweep is not None:
         save_views(store, sweep)
@@ -89,7 +92,9 @@ def _links(base: str, tracking: Tracking, output: Path, sweep: Sweep | None, *, 
     return replace(found, run=run_link(base, store.experiment_id, run_id)) if run_id else found
 
 
-def run_ui(output: Path, tracking: Tracking, sweep: str = "", *, echo: Callable[[str], None] = print) -> None:
+def run_ui(
+    output: Path, tracking: Tracking, sweep: str = "", *, echo: Callable[[str], None] = print
+) -> None:
     """Serve until interrupted, after telling the links through `echo`."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with serve(output, tracking, sweep) as shown, contextlib.suppress(KeyboardInterrupt):
@@ -100,18 +105,28 @@ def run_ui(output: Path, tracking: Tracking, sweep: str = "", *, echo: Callable[
 
 
 def _web_address(uri: str) -> str:
-    """The server's address without user and password. Raises TrackingError for one that no browser opens."""
+    """The server's address without user and password. Raises TrackingError for one that no browser
+    opens."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
-        raise TrackingError(f"ui: '{mask_uri(uri)}' is not the address of a server; open its own web page")
+        raise TrackingError(
+            f"ui: '{mask_uri(uri)}' is not the address of a server; open its own web page"
+        )
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
 
 
 def links(base: str, store: Store, sweep: Sweep | None) -> Links:
     """The addresses for `sweep`, or for all cells where there is none."""
     if sweep is None:
-        return Links(base, "", plain_link(base, store.experiment_id, "tags.kind = 'cell'", "attributes.start_time"))
-    agents, cells = (view_link(base, store.experiment_id, view_key(sweep.name, kind)) for kind in ("agents", "cells"))
+        return Links(
+            base,
+            "",
+            plain_link(base, store.experiment_id, "tags.kind = 'cell'", "attributes.start_time"),
+        )
+    agents, cells = (
+        view_link(base, store.experiment_id, view_key(sweep.name, kind))
+        for kind in ("agents", "cells")
+    )
     return Links(base, agents, cells)
 
 
@@ -120,7 +135,9 @@ def find_sweep(output: Path, name: str = "") -> Sweep | None:
     found = {path.parent.name: path.parent for path in output.glob(f"sweeps/*/{SWEEP}")}
     if name:
         if name not in found:
-            raise ConfigError(f"sweep: '{name}' is not in {output / 'sweeps'}.{did_you_mean(name, found)}")
+            raise ConfigError(
+                f"sweep: '{name}' is not in {output / 'sweeps'}.{did_you_mean(name, found)}"
+            )
         return read_sweep(sweep_folder(output, name))
     sweeps = []
     for folder in found.values():
@@ -138,7 +155,8 @@ class Single:
 
 
 def find_single(output: Path, sweep: Sweep | None) -> Single | None:
-    """The Run begun last, where it is no sweep's and was begun after `sweep`; None where there is no such Run."""
+    """The Run begun last, where it is no sweep's and was begun after `sweep`; None where there is
+    no such Run."""
     newest: Single | None = None
     for path in output.glob(f"runs/*/*/*/{RECORD}"):
         with contextlib.suppress(RecordError):
@@ -155,10 +173,22 @@ def find_single(output: Path, sweep: Sweep | None) -> Single | None:
 
 @contextmanager
 def _server(uri: str, output: Path, port: int) -> Iterator[_Server]:
-    """`mlflow server` on the database, ended with everything it started. It takes seconds to answer: `wait` for it."""
+    """`mlflow server` on the database, ended with everything it started. It takes seconds to
+    answer: `wait` for it."""
     port = port or _free_port()
     names = (_NAME, "localhost", _LOOPBACK)
-    command = [sys.executable, "-m", "mlflow", "server", "--host", _LOOPBACK, "--port", str(port), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        _LOOPBACK,
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     environment = {
         **os.environ,
         **QUIET,
@@ -198,10 +228,16 @@ class _Server:
                 text = os.pread(self.log, 1_000_000, 0).decode("utf-8", "replace").strip()
                 reason = text.splitlines()[-1][:300] if text else "it said nothing"
                 raise TrackingError(f"ui: the MLflow server ended at once ({reason})")
-            with contextlib.suppress(URLError, OSError), urlopen(f"http://{_LOOPBACK}:{self.port}/health", timeout=2):
+            with (
+                contextlib.suppress(URLError, OSError),
+                urlopen(f"http://{_LOOPBACK}:{self.port}/health", timeout=2),
+            ):
                 return
             time.sleep(0.1)
-        raise TrackingError(f"ui: the MLflow server did not answer within {_START_SECONDS:.0f} s; is the machine busy?")
+        raise TrackingError(
+            f"ui: the MLflow server did not answer within {_START_SECONDS:.0f} s; is the machine "
+            "busy?"
+        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

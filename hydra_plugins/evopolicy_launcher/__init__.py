@@ -1,1 +1,2 @@
-"""Hydra finds launchers and sweepers only under `hydra_plugins`; what they do is in `evopolicy.cli` and `.sweeps`."""
+"""Hydra finds launchers and sweepers only under `hydra_plugins`; what they do is in `evopolicy.cli`
+and `.sweeps`."""

@@ -1,4 +1,5 @@
-"""A Host for agents under test: the Kernel's Session behind the real gateway; its Episodes are plain arithmetic."""
+"""A Host for agents under test: the Kernel's Session behind the real gateway; its Episodes are
+plain arithmetic."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Bowl:
 
 @dataclass
 class Arithmetic:
-    """Scores a Program by its params.json: minus the squared distance of each number from 1, and the index's luck."""
+    """Scores a Program by its params.json: minus the squared distance of each number from 1, and
+    the index's luck."""
 
     faulty: set[int] = field(default_factory=set)
     """Indices whose Environment fails."""
@@ -65,15 +67,23 @@ class Arithmetic:
     isolation: str = "none"
     limits: Limits = LIMITS
 
-    def evaluate(self, program: Path, episodes: Sequence[EpisodeSpec], **_: Any) -> list[EpisodeResult]:
+    def evaluate(
+        self, program: Path, episodes: Sequence[EpisodeSpec], **_: Any
+    ) -> list[EpisodeResult]:
         return [self._episode(program, episode) for episode in episodes]
 
     def _episode(self, program: Path, episode: EpisodeSpec) -> EpisodeResult:
         if episode.index in self.faulty:
             return EpisodeResult(episode.index, fault=Fault("environment", "it broke"))
         path = program / "params.json"
-        numbers = [v for v in json.loads(path.read_text()).values() if type(v) in (int, float)] if path.exists() else []
-        value = -sum((number - 1) ** 2 for number in numbers) + random.Random(episode.seed).gauss(0, 0.01)
+        numbers = (
+            [v for v in json.loads(path.read_text()).values() if type(v) in (int, float)]
+            if path.exists()
+            else []
+        )
+        value = -sum((number - 1) ** 2 for number in numbers) + random.Random(episode.seed).gauss(
+            0, 0.01
+        )
         value *= self.turned if episode.index % 2 else 1.0
         return EpisodeResult(episode.index, Outcome(episode.index, value, 1, "terminated"))
 
@@ -97,7 +107,9 @@ class Host:
     folder: Path
     budget: Budget
     pool_size: int = 64
-    program: Mapping[str, str] = field(default_factory=lambda: {"policy.py": "def make_policy(context): ...\n"})
+    program: Mapping[str, str] = field(
+        default_factory=lambda: {"policy.py": "def make_policy(context): ...\n"}
+    )
     executor: Arithmetic = field(default_factory=Arithmetic)
     block_seconds: float = 5.0
     visibility: Visibility = "score"
@@ -108,7 +120,8 @@ class Host:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[Session, Ledger]]:
-        """The Session served, with the workspace laid; as often as one likes, like a Host that was killed."""
+        """The Session served, with the workspace laid; as often as one likes, like a Host that was
+        killed."""
         initial = self.folder / "initial"
         for name, text in self.program.items():
             (initial / name).parent.mkdir(parents=True, exist_ok=True)
@@ -124,14 +137,25 @@ class Host:
         session.recover()
         try:
             with SocketGateway().open(session) as socket:
-                terms = TaskTerms(self.budget, self.pool_size, self.visibility, LIMITS, ("numpy",), self.block_seconds)
-                prepare_workspace(self.workspace, spec=SPEC, terms=terms, initial_program=initial, socket=socket)
+                terms = TaskTerms(
+                    self.budget,
+                    self.pool_size,
+                    self.visibility,
+                    LIMITS,
+                    ("numpy",),
+                    self.block_seconds,
+                )
+                prepare_workspace(
+                    self.workspace, spec=SPEC, terms=terms, initial_program=initial, socket=socket
+                )
                 yield session, ledger
         finally:
             session.settle()
             journal.close()
 
-    def agent(self, integration: AgentIntegration, *, seed: int = 0, resumed: bool = False) -> Ended:
+    def agent(
+        self, integration: AgentIntegration, *, seed: int = 0, resumed: bool = False
+    ) -> Ended:
         """Start `integration` as a plain process and wait for it. The Session has to be open."""
         staging = self.folder / "staging"
         task = AgentTask(

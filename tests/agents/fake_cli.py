@@ -1,4 +1,5 @@
-"""CLIs that only say their version, as npm would lay them, and what every provider's parser has to bear."""
+"""CLIs that only say their version, as npm would lay them, and what every provider's parser has to
+bear."""
 
 from __future__ import annotations
 
@@ -33,9 +34,12 @@ def binary(path: Path, says: str) -> Path:
 
 
 def node(path: Path, version: str) -> Path:
-    """An interpreter of that version; a script it runs says what stands in the file VERSION beside it."""
+    """An interpreter of that version; a script it runs says what stands in the file VERSION beside
+    it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo {version} || cat "$(dirname "$1")/VERSION"\n')
+    path.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo {version} || cat "$(dirname "$1")/VERSION"\n'
+    )
     path.chmod(0o755)
     return path
 
@@ -66,13 +70,18 @@ def lines(*events: dict[str, Any]) -> list[str]:
 def unplaced(transcript: Transcript) -> list[Step]:
     """Its steps without the lines they came in."""
     return [
-        replace(step, line=None, calls=tuple(replace(call, line=None, result_line=None) for call in step.calls))
+        replace(
+            step,
+            line=None,
+            calls=tuple(replace(call, line=None, result_line=None) for call in step.calls),
+        )
         for step in transcript.steps
     ]
 
 
 class ParserContract(AgentContract):
-    """Beside `stream`, a whole run with a call `FIRST` of a shell, `parallel` has two calls answered in reverse."""
+    """Beside `stream`, a whole run with a call `FIRST` of a shell, `parallel` has two calls
+    answered in reverse."""
 
     parallel: Sequence[str] = ()
     first: str = ""
@@ -92,11 +101,15 @@ class ParserContract(AgentContract):
         assert cut.steps == self.read(self.stream[:-1]).steps
 
     def test_lines_of_text_between_the_events_are_counted(self) -> None:
-        mixed = [line for event in self.stream for line in ("a warning of some library\n", "\n", event)]
+        mixed = [
+            line for event in self.stream for line in ("a warning of some library\n", "\n", event)
+        ]
         seen, plain = self.read(mixed), self.read(self.stream)
         assert (seen.completed, seen.malformed_lines) == (True, len(self.stream))
         assert unplaced(seen) == unplaced(plain)
-        assert [step.line for step in seen.steps] == [3 * (step.line or 0) + 2 for step in plain.steps]
+        assert [step.line for step in seen.steps] == [
+            3 * (step.line or 0) + 2 for step in plain.steps
+        ]
 
     def test_results_find_their_calls_in_any_order(self) -> None:
         (step,) = [step for step in self.read(self.parallel).steps if step.source == "agent"]
@@ -110,7 +123,14 @@ class ParserContract(AgentContract):
         assert call.result == HUGE
 
     def test_an_event_of_a_new_kind_is_counted_and_costs_nothing(self) -> None:
-        new = json.dumps({"type": "brand_new", "role": "brand_new", "sessionID": "s", "part": {"type": "brand_new"}})
+        new = json.dumps(
+            {
+                "type": "brand_new",
+                "role": "brand_new",
+                "sessionID": "s",
+                "part": {"type": "brand_new"},
+            }
+        )
         seen, plain = self.read([self.stream[0], new, *self.stream[1:]]), self.read(self.stream)
         assert dict(seen.unknown_events) == {"brand_new": 1}
         assert (seen.completed, seen.usage, unplaced(seen)) == (True, plain.usage, unplaced(plain))

@@ -48,7 +48,9 @@ def test_the_yaml_has_exactly_the_keys_of_the_dataclass(name: str) -> None:
     assert load_agent(name, {**config, **NEEDED.get(name, {})})
 
 
-@pytest.mark.parametrize("path", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_every_prompt_says_where_the_task_is(path: Path) -> None:
     prompt = yaml.safe_load(path.read_text())
     assert set(prompt) == {"name", "text", "skills"}
@@ -94,10 +96,14 @@ def test_agents_of_other_distributions_are_found_and_cannot_take_a_name_of_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = "evopolicy.agents.random.integration:Random"
-    outside = [metadata.EntryPoint(name, ours, "evopolicy.agents") for name in ("visitor", "baseline")]
+    outside = [
+        metadata.EntryPoint(name, ours, "evopolicy.agents") for name in ("visitor", "baseline")
+    ]
     broken = metadata.EntryPoint("broken", "evopolicy.agents.nowhere:Agent", "evopolicy.agents")
     for module in ("evopolicy.agents", "evopolicy.kernel.named"):
-        monkeypatch.setattr(f"{module}.entry_points", lambda group: [*outside, broken] if group else [])
+        monkeypatch.setattr(
+            f"{module}.entry_points", lambda group: [*outside, broken] if group else []
+        )
     assert "visitor" in agent_names()
     assert load_agent("visitor", values("random")).program == "random"
     assert load_agent("baseline", values("baseline")).program == "initial"
@@ -122,7 +128,7 @@ def test_cma_es_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPa
         agent.probe()
 
 
-# --- command -----------------------------------------------------------------------------------------------------
+# --- command --------------------------------------------------------------------------------------
 
 
 def test_a_missing_executable_is_named_before_anything_is_spent() -> None:
@@ -149,16 +155,32 @@ def test_an_executable_is_named_in_full_and_may_be_read(tmp_path: Path) -> None:
 
 
 def test_a_command_with_a_provider_is_pointed_at_it_and_kept_to_its_model() -> None:
-    provider = {"url": "https://api.example.com/v1", "paths": ["POST /responses"], "key_variable": "EXAMPLE_KEY"}
-    options = {"argv": ["sh", "{provider_url}"], "environment": {"BASE": "{provider_url}/"}, "provider": provider}
+    provider = {
+        "url": "https://api.example.com/v1",
+        "paths": ["POST /responses"],
+        "key_variable": "EXAMPLE_KEY",
+    }
+    options = {
+        "argv": ["sh", "{provider_url}"],
+        "environment": {"BASE": "{provider_url}/"},
+        "provider": provider,
+    }
     agent = load_agent("command", values("command", model="m-1", **options))
     invocation = agent.invoke(example_task(provider_url="http://127.0.0.1:1"))
-    assert (invocation.argv[1], invocation.environment) == ("http://127.0.0.1:1", {"BASE": "http://127.0.0.1:1/"})
+    assert (invocation.argv[1], invocation.environment) == (
+        "http://127.0.0.1:1",
+        {"BASE": "http://127.0.0.1:1/"},
+    )
     assert invocation.provider is not None and invocation.provider == agent.provider
-    assert (invocation.provider.url, invocation.provider.models) == ("https://api.example.com/v1", ("m-1",))
+    assert (invocation.provider.url, invocation.provider.models) == (
+        "https://api.example.com/v1",
+        ("m-1",),
+    )
     assert "web_search" in invocation.provider.refused_tools
     assert agent.identity.options["provider"]["key_variable"] == "EXAMPLE_KEY"
-    with pytest.raises(ConfigError, match=r"agent\.provider: object missing required field 'paths'"):
+    with pytest.raises(
+        ConfigError, match=r"agent\.provider: object missing required field 'paths'"
+    ):
         load_agent("command", values("command", provider={"url": "https://api.example.com"}))
 
 
@@ -185,17 +207,26 @@ def test_a_provider_that_names_its_models_needs_no_other() -> None:
 
 
 def test_lines_with_a_text_are_read_as_that_text() -> None:
-    transcript = load_agent("command", values("command")).read(["plain\n", '{"text": "said"}', "\n", '{"n": 1}'])
+    transcript = load_agent("command", values("command")).read(
+        ["plain\n", '{"text": "said"}', "\n", '{"n": 1}']
+    )
     assert [step.text for step in transcript.steps] == ["plain", "said", '{"n": 1}']
     assert [step.source for step in transcript.steps] == ["tool", "agent", "tool"]
     lines = load_agent("command", values("command")).read(["one\n", "two\n", "\n", "three\n"])
-    assert [step.text for step in lines.steps] == ["one\ntwo\nthree"] and turns(lines) == 0, "lines are no turns"
+    assert [step.text for step in lines.steps] == ["one\ntwo\nthree"] and turns(lines) == 0, (
+        "lines are no turns"
+    )
     assert lines.completed is None, "its exit code alone tells how it ended"
 
 
 def test_qwen_codes_parts_of_an_answer_are_one_turn_and_its_input_is_without_the_cache() -> None:
     def says(**block: Any) -> str:
-        return json.dumps({"type": "assistant", "message": {"id": str(block), "role": "assistant", "content": [block]}})
+        return json.dumps(
+            {
+                "type": "assistant",
+                "message": {"id": str(block), "role": "assistant", "content": [block]},
+            }
+        )
 
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "written"}
     usage = {"input_tokens": 100, "cache_read_input_tokens": 30, "output_tokens": 7}
@@ -208,12 +239,27 @@ def test_qwen_codes_parts_of_an_answer_are_one_turn_and_its_input_is_without_the
         json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "", "usage": usage}),
     ]  # fmt: skip
     read = load_agent("command", values("command", parser="qwen_code")).read(lines)
-    assert (turns(read), read.completed, read.response_ids, read.malformed_lines) == (2, True, (), 0)
-    assert (read.steps[0].reasoning, read.steps[0].text, read.steps[0].calls[0].result) == ("hm", "I write.", "written")
-    assert (read.usage.input_tokens, read.usage.cached_tokens, read.usage.output_tokens) == (70, 30, 7)
+    assert (turns(read), read.completed, read.response_ids, read.malformed_lines) == (
+        2,
+        True,
+        (),
+        0,
+    )
+    assert (read.steps[0].reasoning, read.steps[0].text, read.steps[0].calls[0].result) == (
+        "hm",
+        "I write.",
+        "written",
+    )
+    assert (read.usage.input_tokens, read.usage.cached_tokens, read.usage.output_tokens) == (
+        70,
+        30,
+        7,
+    )
 
 
-@pytest.mark.parametrize(("status", "completed"), [("Submitted", True), ("RateLimitError", False), ("", None)])
+@pytest.mark.parametrize(
+    ("status", "completed"), [("Submitted", True), ("RateLimitError", False), ("", None)]
+)
 def test_a_kept_file_of_messages_is_read_in_the_place_of_its_output(
     tmp_path: Path, status: str, completed: bool | None
 ) -> None:
@@ -225,16 +271,22 @@ def test_a_kept_file_of_messages_is_read_in_the_place_of_its_output(
         {"role": 3}, 4,
     ]  # fmt: skip
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "a.traj.json").write_text(json.dumps({"messages": messages, "info": {"exit_status": status}}))
+    (tmp_path / "home" / "a.traj.json").write_text(
+        json.dumps({"messages": messages, "info": {"exit_status": status}})
+    )
     (tmp_path / "home" / "b.json").write_text("{")
     agent = load_agent("command", values("command", parser="messages"))
     read = agent.read(["noise\n"], tmp_path)
-    assert (turns(read), read.completed, read.steps[2].calls[0].result) == (1, completed, "policy.py")
+    assert (turns(read), read.completed, read.steps[2].calls[0].result) == (
+        1,
+        completed,
+        "policy.py",
+    )
     assert read.error_kind == ("rate_limit" if status == "RateLimitError" else "")
     assert [step.text for step in agent.read(["noise\n"], tmp_path / "none").steps] == ["noise"]
 
 
-# --- transcripts of scripts --------------------------------------------------------------------------------------
+# --- transcripts of scripts -----------------------------------------------------------------------
 
 
 def read(*lines: str) -> Transcript:
@@ -249,15 +301,23 @@ def test_a_stream_without_its_end_is_not_completed() -> None:
 
 def test_an_error_is_kept_in_its_own_words() -> None:
     transcript = read(STREAM[0], json.dumps({"step": "error", "text": "over the budget"}))
-    assert (transcript.completed, transcript.error, transcript.error_kind) == (False, "over the budget", "other")
+    assert (transcript.completed, transcript.error, transcript.error_kind) == (
+        False,
+        "over the budget",
+        "other",
+    )
 
 
 def test_unknown_and_malformed_lines_are_counted() -> None:
     transcript = read('{"step": "dance"}', "{", '{"step": 3}', STREAM[1])
-    assert (dict(transcript.unknown_events), transcript.malformed_lines, len(transcript.steps)) == ({"dance": 1}, 2, 1)
+    assert (dict(transcript.unknown_events), transcript.malformed_lines, len(transcript.steps)) == (
+        {"dance": 1},
+        2,
+        1,
+    )
 
 
-# --- the contract ------------------------------------------------------------------------------------------------
+# --- the contract ---------------------------------------------------------------------------------
 
 
 class TestBaselineContract(AgentContract):
@@ -339,7 +399,7 @@ class Broken(Baseline):
         ("name", "snake_case"), ("options", "options"), ("probe", "probe"), ("argv", "argv is empty"),
         ("prompt", "128 KiB"), ("files", "outside"), ("home", "/etc/login"),
         ("provider", "not pointed at task.provider_url"), ("models", "provider: it names no model"),
-        ("other", "provider: the one of invoke is another"), ("hidden", "provider: the one of invoke is another"),
+        ("other", "provider: the one of invoke is another"), ("hidden", "provider: the one of " "invoke is another"),
         ("secret", "SOME_API_KEY"), ("read", "read raised"),
         ("silent", "neither kept nor counted"),
     ],
@@ -364,7 +424,10 @@ def test_a_name_that_its_program_turns_into_another_model_is_refused_before_anyt
     name: str, model: str, served: str | None
 ) -> None:
     if served is None:
-        with pytest.raises(ConfigError, match=rf"agent\.model: '{re.escape(model)}' is an alias.*name the model's id"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"agent\.model: '{re.escape(model)}' is an alias.*name the model's id",
+        ):
             load_agent(name, values(name, model=model))
     else:
         provider = load_agent(name, values(name, model=model)).provider

@@ -1,4 +1,5 @@
-"""`chat`: its loop as a plain process against a scripted server and a scripted session, and its stream read back."""
+"""`chat`: its loop as a plain process against a scripted server and a scripted session, and its
+stream read back."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ from evopolicy.kernel.run.stream import load_transcripts
 from evopolicy.kernel.session.record import load_run
 
 CONF = Path(__file__).parents[2] / "conf" / "agent" / "chat.yaml"
-NEEDED: dict[str, Any] = {"model": "m-1", "base_url": "http://127.0.0.1:8000/v1", "retry_seconds": 0.01}
+NEEDED: dict[str, Any] = {
+    "model": "m-1",
+    "base_url": "http://127.0.0.1:8000/v1",
+    "retry_seconds": 0.01,
+}
 SESSION = '''\
 """Answers as a Session would; what it was asked is in `calls`."""
 import json, pathlib, sys
@@ -61,7 +66,7 @@ def chat(**options: Any) -> Chat:
     return agent
 
 
-# --- a scripted server -------------------------------------------------------------------------------------------
+# --- a scripted server ----------------------------------------------------------------------------
 
 
 @dataclass
@@ -73,7 +78,9 @@ class Said:
     """Name and arguments; a text is sent as it is."""
     reasoning: str = ""
     finish: str = ""
-    usage: dict[str, Any] | None = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
+    usage: dict[str, Any] | None = field(
+        default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10}
+    )
 
 
 @dataclass
@@ -130,13 +137,17 @@ class Handler(BaseHTTPRequestHandler):
             error = {"error": {"message": reply.message, "code": reply.code or None}}
             return self.send(reply.status, "application/json", json.dumps(error), reply.headers)
         if isinstance(reply, Broken):
-            return self.send(200, "text/event-stream", "".join(f"data: {line}\n\n" for line in reply.lines))
+            return self.send(
+                200, "text/event-stream", "".join(f"data: {line}\n\n" for line in reply.lines)
+            )
         if body.get("stream"):
             assert body["stream_options"] == {"include_usage": True}
             return self.send(200, "text/event-stream", "".join(streamed(reply, number)))
         return self.send(200, "application/json", json.dumps(whole(reply, number)))
 
-    def send(self, status: int, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
+    def send(
+        self, status: int, kind: str, text: str, headers: dict[str, str] | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": kind, **(headers or {})}.items():
             self.send_header(name, value)
@@ -159,8 +170,16 @@ def ended(said: Said) -> str:
 
 
 def whole(said: Said, number: int) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", **message(said)}, "finish_reason": ended(said)}
-    return {"id": f"r-{number}", "choices": [choice], **({"usage": said.usage} if said.usage else {})}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", **message(said)},
+        "finish_reason": ended(said),
+    }
+    return {
+        "id": f"r-{number}",
+        "choices": [choice],
+        **({"usage": said.usage} if said.usage else {}),
+    }
 
 
 def streamed(said: Said, number: int) -> Iterator[str]:
@@ -172,7 +191,13 @@ def streamed(said: Said, number: int) -> Iterator[str]:
             deltas += [{key: text[:3]}, {key: text[3:]}]
     for call in made.get("tool_calls", ()):
         first, rest = call["function"]["arguments"][:5], call["function"]["arguments"][5:]
-        deltas += [{"tool_calls": [{**call, "function": {"name": call["function"]["name"], "arguments": first}}]}]
+        deltas += [
+            {
+                "tool_calls": [
+                    {**call, "function": {"name": call["function"]["name"], "arguments": first}}
+                ]
+            }
+        ]
         deltas += [{"tool_calls": [{"index": call["index"], "function": {"arguments": rest}}]}]
     for delta in deltas:
         yield f"data: {json.dumps({'id': f'r-{number}', 'choices': [{'index': 0, 'delta': delta}]})}\n\n"
@@ -225,11 +250,18 @@ class Place:
         return AgentTask(**{**values, **changes})
 
     def run(
-        self, replies: Sequence[Reply], *, variables: dict[str, str] | None = None, session_id: str = "", **options: Any
+        self,
+        replies: Sequence[Reply],
+        *,
+        variables: dict[str, str] | None = None,
+        session_id: str = "",
+        **options: Any,
     ) -> Done:
         """Run the loop to its end against a server that says `replies`, then finishes."""
         agent, server = chat(**options), Server(replies)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         thread.start()
         try:
             task = self.task(server.url, session_id=session_id, resumed=bool(session_id))
@@ -237,7 +269,11 @@ class Place:
             for name, text in invocation.files.items():
                 (task.staging / name).parent.mkdir(parents=True, exist_ok=True)
                 (task.staging / name).write_text(text)
-            env = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "PYTHONSAFEPATH": "1"}
+            env = {
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.folder / "home"),
+                "PYTHONSAFEPATH": "1",
+            }
             done = subprocess.run(
                 list(invocation.argv), cwd=self.workspace, env={**env, **(variables or {})}, input=invocation.stdin,
                 capture_output=True, text=True, timeout=300, check=False,
@@ -262,12 +298,16 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-# --- the loop ----------------------------------------------------------------------------------------------------
+# --- the loop -------------------------------------------------------------------------------------
 
 WORK = [
     Said("I read.", [("read", {"path": "TASK.md"})], reasoning="First the task."),
     Said(
-        "", [("edit", {"path": "program/policy.py", "content": "x = 1\n"}), ("shell", {"command": "cat program/*.py"})]
+        "",
+        [
+            ("edit", {"path": "program/policy.py", "content": "x = 1\n"}),
+            ("shell", {"command": "cat program/*.py"}),
+        ],
     ),
     Said("", [("submit", {"episodes": "0:4"})]),
     FINISH,
@@ -275,15 +315,26 @@ WORK = [
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_it_works_until_it_finishes_and_its_stream_says_all_of_it(place: Place, stream: bool) -> None:
+def test_it_works_until_it_finishes_and_its_stream_says_all_of_it(
+    place: Place, stream: bool
+) -> None:
     done = place.run(WORK, stream=stream)
     assert done.code == 0
     assert done.results[0] == "Balance the pole.\n"
     assert done.results[2] == "x = 1\n[exit code 0]"
-    assert done.session == ["submit program --episodes 0:4", "wait", "wait", "finish"], "the tool itself waits"
+    assert done.session == ["submit program --episodes 0:4", "wait", "wait", "finish"], (
+        "the tool itself waits"
+    )
     transcript = done.transcript
     assert (transcript.completed, transcript.error, transcript.error_kind) == (True, "", "")
-    assert [step.source for step in transcript.steps] == ["system", "user", "agent", "agent", "agent", "agent"]
+    assert [step.source for step in transcript.steps] == [
+        "system",
+        "user",
+        "agent",
+        "agent",
+        "agent",
+        "agent",
+    ]
     assert transcript.steps[1].text == "Read TASK.md."
     reading = transcript.steps[2]
     assert (reading.text, reading.reasoning) == ("I read.", "First the task.")
@@ -299,7 +350,9 @@ def test_it_works_until_it_finishes_and_its_stream_says_all_of_it(place: Place, 
         for call in step.calls:
             assert call.line is not None and call.result_line is not None
             assert done.events[call.line]["id"] == done.events[call.result_line]["id"] == call.id
-    assert len({call.id for step in transcript.steps for call in step.calls}) == 5, "ids are told apart"
+    assert len({call.id for step in transcript.steps for call in step.calls}) == 5, (
+        "ids are told apart"
+    )
     assert not transcript.unknown_events and not transcript.malformed_lines
     totals = done.of("done")[0]["totals"]
     assert (totals["turns"], totals["tool_calls"], totals["prompt_tokens"]) == (4, 5, 400)
@@ -316,7 +369,9 @@ def test_the_conversation_goes_back_with_results_and_reasoning(place: Place) -> 
 
 
 def test_reasoning_is_kept_back_where_it_should_be(place: Place) -> None:
-    assert "reasoning_content" not in place.run(WORK, return_reasoning=False).bodies[1]["messages"][2]
+    assert (
+        "reasoning_content" not in place.run(WORK, return_reasoning=False).bodies[1]["messages"][2]
+    )
 
 
 def test_options_are_in_the_request_and_those_left_open_are_not(place: Place) -> None:
@@ -330,7 +385,11 @@ def test_options_are_in_the_request_and_those_left_open_are_not(place: Place) ->
         "effort": "high",
         "send_seed": True,
     }
-    more: dict[str, Any] = {"output_limit_key": "max_completion_tokens", "request": {"top_k": 20}, "stream": False}
+    more: dict[str, Any] = {
+        "output_limit_key": "max_completion_tokens",
+        "request": {"top_k": 20},
+        "stream": False,
+    }
     body = place.run([FINISH], **options, **more).bodies[0]
     assert {key: body[key] for key in set(body) - {"messages", "tools"}} == {
         "model": "m-1", "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 500, "reasoning_effort": "high",
@@ -339,7 +398,10 @@ def test_options_are_in_the_request_and_those_left_open_are_not(place: Place) ->
 
 
 def test_the_key_goes_to_the_server_and_not_to_the_shell(place: Place) -> None:
-    done = place.run([Said("", [("shell", {"command": "env"})])], variables={AGENT_VARIABLE: "k-123", "OTHER": "seen"})
+    done = place.run(
+        [Said("", [("shell", {"command": "env"})])],
+        variables={AGENT_VARIABLE: "k-123", "OTHER": "seen"},
+    )
     assert done.keys == ["Bearer k-123"] * 2
     assert "OTHER=seen" in done.results[0]
     assert "k-123" not in "".join(done.lines)
@@ -368,7 +430,9 @@ def test_a_message_without_a_call_is_reminded_of_once(place: Place) -> None:
 
 def test_a_session_closed_by_its_budget_or_through_the_shell_ends_the_work(place: Place) -> None:
     finish = f"{sys.executable} {place.folder}/session.py finish # evopolicy-session"
-    done = place.run([Said("", [("shell", {"command": finish}), ("read", {"path": "TASK.md"})]), FINISH])
+    done = place.run(
+        [Said("", [("shell", {"command": finish}), ("read", {"path": "TASK.md"})]), FINISH]
+    )
     assert (done.of("done")[0]["reason"], len(done.bodies), len(done.results)) == ("finished", 1, 1)
 
 
@@ -388,7 +452,7 @@ def test_finish_names_its_submissions(place: Place) -> None:
     assert place.run([Said("", [("finish", {"submissions": [3, "1"]})])]).session == ["finish 3 1"]
 
 
-# --- calls of models that cannot quite -----------------------------------------------------------------------------
+# --- calls of models that cannot quite ------------------------------------------------------------
 
 
 MALFORMED = [
@@ -396,7 +460,11 @@ MALFORMED = [
     ("read", "[1]", "have to be one JSON object, found a list"),
     ("raed", {}, "There is no tool 'raed'. Did you mean 'read'? The tools are: shell, read"),
     ("", {}, "There is no tool ''"),
-    ("edit", {}, "edit: the argument 'path' is missing. Its arguments are: path, old, new, content."),
+    (
+        "edit",
+        {},
+        "edit: the argument 'path' is missing. Its arguments are: path, old, new, content.",
+    ),
     ("read", {"path": "TASK.md", "lines": 3}, "read: there is no argument 'lines'"),
     ("read", {"path": {"a": 1}}, "'path' has to be a string"),
     ("read", {"path": "TASK.md", "first_line": "two"}, "'first_line' has to be an integer"),
@@ -414,7 +482,9 @@ def test_a_malformed_call_gets_a_clear_error_and_the_work_goes_on(place: Place) 
     for message in done.bodies[-1]["messages"]:
         for call in message.get("tool_calls", ()):
             function = call["function"]
-            assert isinstance(json.loads(function["arguments"]), dict) and function["name"], "servers read it again"
+            assert isinstance(json.loads(function["arguments"]), dict) and function["name"], (
+                "servers read it again"
+            )
 
 
 def test_a_call_that_was_cut_off_is_told_why(place: Place) -> None:
@@ -433,7 +503,11 @@ def test_what_can_be_understood_is() -> None:
 
 
 def test_calls_are_put_together_however_a_server_numbers_them() -> None:
-    numbered: list[list[dict[str, Any]]] = [[{"index": 0}, {"index": 1}], [{"index": 0}, {"index": 0}], [{}, {}]]
+    numbered: list[list[dict[str, Any]]] = [
+        [{"index": 0}, {"index": 1}],
+        [{"index": 0}, {"index": 0}],
+        [{}, {}],
+    ]
     for keys in numbered:
         answer = Answer()
         for number, key in enumerate(keys):
@@ -441,7 +515,10 @@ def test_calls_are_put_together_however_a_server_numbers_them() -> None:
             rest = {**key, "function": {"arguments": f'th": "{number}"}}'}}
             for piece in (call, rest):
                 answer.feed({"choices": [{"delta": {"tool_calls": [piece]}}]})
-        assert [parsed(call.arguments) for call in answer.calls] == [{"path": "0"}, {"path": "1"}], keys
+        assert [parsed(call.arguments) for call in answer.calls] == [
+            {"path": "0"},
+            {"path": "1"},
+        ], keys
         assert [call.name for call in answer.calls] == ["read", "read"]
 
 
@@ -453,7 +530,7 @@ def test_every_tool_is_described_and_takes_what_it_says() -> None:
         assert "{" not in json.dumps([p["description"] for p in parameters["properties"].values()])
 
 
-# --- text form ---------------------------------------------------------------------------------------------------
+# --- text form ------------------------------------------------------------------------------------
 
 
 def fenced(*calls: dict[str, Any]) -> str:
@@ -463,8 +540,15 @@ def fenced(*calls: dict[str, Any]) -> str:
 def test_a_model_without_a_tool_template_takes_part(place: Place) -> None:
     done = place.run(
         [
-            Said(f"<think>hm ```tool\n{{}}\n```</think>{fenced({'name': 'read', 'arguments': {'path': 'TASK.md'}})}"),
-            Said(fenced({"tool": "edit", "path": "program/a.md", "content": "```tool\n```"}, {"name": "status"})),
+            Said(
+                f"<think>hm ```tool\n{{}}\n```</think>{fenced({'name': 'read', 'arguments': {'path': 'TASK.md'}})}"
+            ),
+            Said(
+                fenced(
+                    {"tool": "edit", "path": "program/a.md", "content": "```tool\n```"},
+                    {"name": "status"},
+                )
+            ),
             Said('```tool\n{"name": "read", "arguments": {"path": \n```'),
             Said("I wonder."),
             Said(fenced({"name": "finish", "arguments": {}})),
@@ -479,7 +563,9 @@ def test_a_model_without_a_tool_template_takes_part(place: Place) -> None:
     assert done.transcript.steps[2].reasoning.startswith("hm")
     last = done.bodies[-1]
     assert "tools" not in last
-    assert [m["role"] for m in last["messages"]] == ["user", "assistant"] * 4 + ["user"], "they take turns"
+    assert [m["role"] for m in last["messages"]] == ["user", "assistant"] * 4 + ["user"], (
+        "they take turns"
+    )
     assert "- submit: Measure the Program" in last["messages"][0]["content"]
     assert last["messages"][2]["content"] == "Result of read:\nBalance the pole.\n"
     assert "think" not in last["messages"][1]["content"]
@@ -514,7 +600,7 @@ def test_thoughts_a_server_left_in_the_text_are_parted_from_it() -> None:
         assert (answer.reasoning, answer.text) == ("why", "So.")
 
 
-# --- errors ------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def test_passing_errors_are_tried_again_and_told(place: Place) -> None:
@@ -534,7 +620,9 @@ def test_passing_errors_are_tried_again_and_told(place: Place) -> None:
         "rate_limit", "rate_limit", "overload", "overload", "network", "network", "network", "overload",
     ]  # fmt: skip
     assert [retry["wait_seconds"] for retry in retries[:2]] == [0, 0], "Retry-After is obeyed"
-    doubled = [retry["wait_seconds"] / (NEEDED["retry_seconds"] * 2**n) for n, retry in enumerate(retries)]
+    doubled = [
+        retry["wait_seconds"] / (NEEDED["retry_seconds"] * 2**n) for n, retry in enumerate(retries)
+    ]
     assert all(0.75 < times < 1.25 for times in doubled[2:]), "each pause is about twice the last"
     assert [retry["attempt"] for retry in retries] == list(range(1, 9))
     assert retries[4]["response_id"] == "r-cut" in done.transcript.response_ids
@@ -561,7 +649,9 @@ def test_passing_errors_are_tried_again_and_told(place: Place) -> None:
         (Said("I will not.", finish="content_filter"), "refusal", 1),
     ],
 )  # fmt: skip
-def test_lasting_errors_end_it_by_their_kind(place: Place, reply: Reply, kind: str, requests: int) -> None:
+def test_lasting_errors_end_it_by_their_kind(
+    place: Place, reply: Reply, kind: str, requests: int
+) -> None:
     done = place.run([reply] * 9, retries=2)
     assert done.code == 1
     assert len(done.bodies) == requests == done.transcript.usage.requests
@@ -584,12 +674,14 @@ def test_a_server_that_is_not_there_is_a_network_error(place: Place) -> None:
     assert agent.read(done.stdout.splitlines()).error_kind == "network"
 
 
-# --- context -----------------------------------------------------------------------------------------------------
+# --- context --------------------------------------------------------------------------------------
 
 LONG = Said("", [("shell", {"command": "seq 1 2000"})])
 
 
-def test_the_oldest_outputs_are_dropped_when_the_server_counts_too_many_tokens(place: Place) -> None:
+def test_the_oldest_outputs_are_dropped_when_the_server_counts_too_many_tokens(
+    place: Place,
+) -> None:
     full = Said("", LONG.calls, usage={"prompt_tokens": 9000, "completion_tokens": 10})
     done = place.run([LONG, LONG, LONG, full, FINISH], context_tokens=8000)
     assert done.code == 0
@@ -614,7 +706,10 @@ def test_an_output_can_be_cut_again_and_the_count_stays_true(tmp_path: Path) -> 
     assert history.compact(0) == (1, 7000), "the newest keeps more"
     history.append_answer(Answer(), [Call("2", "read", "{}")])
     assert history.compact(0) == (1, 1600)
-    assert history.entries[2]["text"] == "x" * 400 + "\n[8600 more characters were dropped here to make room]"
+    assert (
+        history.entries[2]["text"]
+        == "x" * 400 + "\n[8600 more characters were dropped here to make room]"
+    )
     assert history.compact(0) == (0, 0)
     again = History(history.path, native=True, return_reasoning=True)
     assert again.load() and again.entries == history.entries
@@ -634,7 +729,7 @@ def test_a_refused_context_is_made_smaller_once(place: Place) -> None:
     assert (done.code, len(done.bodies), done.transcript.error_kind) == (1, 3, "context")
 
 
-# --- going on ----------------------------------------------------------------------------------------------------
+# --- going on -------------------------------------------------------------------------------------
 
 
 def test_a_new_attempt_goes_on_where_the_last_one_was(place: Place) -> None:
@@ -654,7 +749,9 @@ def test_calls_a_killed_process_left_are_answered_as_interrupted(place: Place) -
     lines = history.read_text().splitlines()
     history.write_text("\n".join(lines[:-1]) + '\n{"role": "to')
     second = place.run([FINISH], session_id=first.transcript.session_id)
-    assert second.bodies[0]["messages"][-1]["content"].startswith("Interrupted before it gave a result")
+    assert second.bodies[0]["messages"][-1]["content"].startswith(
+        "Interrupted before it gave a result"
+    )
     assert second.transcript.completed
 
 
@@ -667,7 +764,7 @@ def test_a_session_that_is_lost_or_no_session_of_ours_is_begun_anew(place: Place
         assert "This Run was begun before and goes on" in done.bodies[0]["messages"][1]["content"]
 
 
-# --- tools -------------------------------------------------------------------------------------------------------
+# --- tools ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -676,7 +773,8 @@ def tools(tmp_path: Path) -> Toolbox:
 
 
 def cut(tools: Toolbox, command: str, began: Callable[[Result], bool]) -> tuple[Result, int]:
-    """What `command` comes to that never ends, and its seconds: enough to begin, however busy the machine is."""
+    """What `command` comes to that never ends, and its seconds: enough to begin, however busy the
+    machine is."""
     for seconds in (1, 8, 64):
         result = tools.use("shell", {"command": command, "seconds": seconds})
         if began(result):
@@ -713,12 +811,18 @@ def gone(pid: int) -> bool:
 
 def test_a_commands_time_is_below_the_limit(tmp_path: Path) -> None:
     tools = Toolbox(tmp_path, (), 0.2, 2000, {"PATH": os.environ["PATH"]})
-    assert "killed after 0.2 seconds" in tools.use("shell", {"command": "sleep 600", "seconds": 9999}).text
+    assert (
+        "killed after 0.2 seconds"
+        in tools.use("shell", {"command": "sleep 600", "seconds": 9999}).text
+    )
     assert tools.use("shell", {"command": "true", "seconds": -1}).failed
 
 
 def test_a_commands_end_is_told(tools: Toolbox) -> None:
-    assert tools.use("shell", {"command": "echo out; echo err >&2; exit 3"}).text == "out\nerr\n[exit code 3]"
+    assert (
+        tools.use("shell", {"command": "echo out; echo err >&2; exit 3"}).text
+        == "out\nerr\n[exit code 3]"
+    )
     assert tools.use("shell", {"command": "kill -9 $$"}).text == "[ended by signal 9]"
     assert tools.use("shell", {"command": "cat"}).text == "[exit code 0]", "there is no input"
 
@@ -765,8 +869,13 @@ def test_a_file_is_read_by_lines_and_bounded(tools: Toolbox) -> None:
 
 def test_an_edit_is_exact_or_refused(tools: Toolbox) -> None:
     file = tools.workspace / "new" / "a.py"
-    assert tools.use("edit", {"path": "new/a.py", "content": "x = 1\r\ny = 1\n"}).text == "Wrote new/a.py: 13 bytes."
-    assert tools.use("edit", {"path": "new/a.py", "old": "y = 1", "new": "y = 2"}).text.endswith("at line 2.")
+    assert (
+        tools.use("edit", {"path": "new/a.py", "content": "x = 1\r\ny = 1\n"}).text
+        == "Wrote new/a.py: 13 bytes."
+    )
+    assert tools.use("edit", {"path": "new/a.py", "old": "y = 1", "new": "y = 2"}).text.endswith(
+        "at line 2."
+    )
     assert file.read_bytes() == b"x = 1\r\ny = 2\n"
     for change, said in (
         ({"old": " = ", "new": "="}, "is in it 2 times"),
@@ -781,7 +890,7 @@ def test_an_edit_is_exact_or_refused(tools: Toolbox) -> None:
     assert file.read_bytes() == b"x = 1\r\ny = 2\n"
 
 
-# --- the real thing ----------------------------------------------------------------------------------------------
+# --- the real thing -------------------------------------------------------------------------------
 
 GAINS = ("(0, 0, 1, 0)", "(0.1, 0.3, 1.0, 0.7)")
 """Of a weak and of a perfect linear controller."""
@@ -822,7 +931,9 @@ def test_a_run_in_its_sandbox_resumes_and_ends_with_a_perfect_program(
         "protocol=smoke", "tracking=off", "execution.isolation=bubblewrap", f"output={tmp_path}",
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path
+        )
     finally:
         server.shutdown()
         server.server_close()
@@ -834,14 +945,20 @@ def test_a_run_in_its_sandbox_resumes_and_ends_with_a_perfect_program(
     assert (first.error_kind, second.completed) == ("overload", True)
     assert first.session_id == second.session_id
     assert [step.submission for step in (*first.steps, *second.steps) if step.submission] == [1, 2]
-    assert (run.state.usage["input_tokens"], run.state.usage["output_tokens"]) == (500, 50), "what the server served"
+    assert (run.state.usage["input_tokens"], run.state.usage["output_tokens"]) == (500, 50), (
+        "what the server served"
+    )
     assert run.state.unexplained_tokens in (None, 0)
     assert server.keys == ["Bearer sk-test-0123456789abcdef"] * 6
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"sk-test-0123456789" in path.read_bytes()]
+    kept = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and b"sk-test-0123456789" in path.read_bytes()
+    ]
     assert kept == []
 
 
-# --- config and stream -------------------------------------------------------------------------------------------
+# --- config and stream ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -854,7 +971,10 @@ def test_a_run_in_its_sandbox_resumes_and_ends_with_a_perfect_program(
         ({"request": {"top_k": float("nan")}}, "agent.request: cannot be written as JSON"),
         ({"tool_form": "xml"}, "agent.tool_form"),
         ({"retries": -1}, "agent.retries: at least 0"),
-        ({"context_tokens": 2000, "max_output_tokens": 1000}, "agent.context_tokens: more than twice"),
+        (
+            {"context_tokens": 2000, "max_output_tokens": 1000},
+            "agent.context_tokens: more than twice",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_by_its_key(change: dict[str, Any], said: str) -> None:
@@ -864,14 +984,24 @@ def test_a_wrong_option_is_named_by_its_key(change: dict[str, Any], said: str) -
 
 def test_its_provider_is_the_server_with_one_path_and_one_model() -> None:
     provider = chat(key_variable="SOME_KEY").provider
-    assert (provider.url, provider.paths) == ("http://127.0.0.1:8000/v1", ("POST /chat/completions",))
-    assert (provider.key_variable, provider.agent_variable, provider.models) == ("SOME_KEY", AGENT_VARIABLE, ("m-1",))
+    assert (provider.url, provider.paths) == (
+        "http://127.0.0.1:8000/v1",
+        ("POST /chat/completions",),
+    )
+    assert (provider.key_variable, provider.agent_variable, provider.models) == (
+        "SOME_KEY",
+        AGENT_VARIABLE,
+        ("m-1",),
+    )
     with pytest.raises(ConfigError, match="not a base URL"):
         _ = chat(base_url="127.0.0.1:8000").provider
 
 
 def test_what_names_it_is_what_it_does_and_not_how_it_reaches_its_server() -> None:
-    one, other = chat(key_variable="A", retries=1).identity, chat(key_variable="B", retries=2).identity
+    one, other = (
+        chat(key_variable="A", retries=1).identity,
+        chat(key_variable="B", retries=2).identity,
+    )
     assert one == other
     assert one != chat(temperature=0.1).identity
     assert (one.name, one.model) == ("chat", "m-1")
@@ -888,7 +1018,13 @@ def lines(*events: dict[str, Any]) -> list[str]:
 
 STREAM = lines(
     {"type": "start", "session_id": "a" * 32, "messages": [{"role": "user", "text": "Go."}]},
-    {"type": "message", "text": "", "reasoning": "so", "response_id": "r", "usage": {"completion_tokens": 5}},
+    {
+        "type": "message",
+        "text": "",
+        "reasoning": "so",
+        "response_id": "r",
+        "usage": {"completion_tokens": 5},
+    },
     {"type": "tool_call", "id": "1", "name": "shell", "arguments": {"command": "ls"}},
     {"type": "progress", "characters": 5},
     {"type": "tool_result", "id": "1", "text": "a\n", "failed": False},
@@ -927,14 +1063,26 @@ def test_strange_lines_between_are_counted_and_harm_nothing() -> None:
     assert transcript.malformed_lines == 3
     assert transcript.unknown_events == {"new": 1, "(no type)": 1}
     assert transcript.steps[1].calls[0].result == "a\n"
-    assert transcript.usage.output_tokens is None, "an answer that reports nothing leaves the sum unknown"
+    assert transcript.usage.output_tokens is None, (
+        "an answer that reports nothing leaves the sum unknown"
+    )
 
 
 def test_interleaved_calls_find_their_results() -> None:
-    calls = [{"type": "tool_call", "id": str(n), "name": "read", "arguments": {"path": str(n)}} for n in range(3)]
-    results = [{"type": "tool_result", "id": str(n), "text": f"of {n}", "failed": n == 1} for n in (2, 0, 1)]
+    calls = [
+        {"type": "tool_call", "id": str(n), "name": "read", "arguments": {"path": str(n)}}
+        for n in range(3)
+    ]
+    results = [
+        {"type": "tool_result", "id": str(n), "text": f"of {n}", "failed": n == 1}
+        for n in (2, 0, 1)
+    ]
     (step,) = chat().read(lines({"type": "message", "text": "x"}, *calls, *results)).steps
-    assert [(call.result, call.failed) for call in step.calls] == [("of 0", False), ("of 1", True), ("of 2", False)]
+    assert [(call.result, call.failed) for call in step.calls] == [
+        ("of 0", False),
+        ("of 1", True),
+        ("of 2", False),
+    ]
 
 
 def test_a_line_of_ten_megabytes_is_read_whole() -> None:
@@ -950,6 +1098,11 @@ def test_usage_is_summed_in_our_words() -> None:
         "completion_tokens_details": {"reasoning_tokens": 20}, "cost": 0.25,
     }  # fmt: skip
     said = chat().read(lines(*[{"type": "message", "text": "x", "usage": usage}] * 2)).usage
-    assert (said.input_tokens, said.cached_tokens, said.output_tokens, said.reasoning_tokens) == (80, 120, 60, 40)
+    assert (said.input_tokens, said.cached_tokens, said.output_tokens, said.reasoning_tokens) == (
+        80,
+        120,
+        60,
+        40,
+    )
     assert (said.cost_usd, said.cost_is_estimate, said.requests) == (0.5, False, 2)
     assert chat().read([]).usage.requests is None

@@ -20,4 +20,10 @@ def test_every_link_on_the_way_to_a_virtual_environments_python_is_shown(tmp_pat
     program.write_text(f"#!{venv}/bin/python\n")
     words, seen = started(program)
     assert words == [str(program)]
-    assert {program, venv, base / "bin" / "python3", base / "bin" / "python3.11", base / "lib"} <= set(seen)
+    assert {
+        program,
+        venv,
+        base / "bin" / "python3",
+        base / "bin" / "python3.11",
+        base / "lib",
+    } <= set(seen)

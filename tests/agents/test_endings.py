@@ -1,8 +1,9 @@
-"""What each trouble with a provider comes to, agent by agent: the table in docs/agents.md is made here.
+"""What each trouble with a provider comes to, agent by agent: the table in docs/agents.md is made
+here.
 
-`endings/` holds what the real programs printed when the scripted provider failed so from the beginning, how their
-process ended and what the Host's proxy had seen. Whole Runs of some are in `end_to_end/test_coding_faults.py`.
-"""
+`endings/` holds what the real programs printed when the scripted provider failed so from the
+beginning, how their process ended and what the Host's proxy had seen. Whole Runs of some are in
+`end_to_end/test_coding_faults.py`."""
 
 from __future__ import annotations
 
@@ -41,22 +42,41 @@ NONE = {("chat", "start that fails")}
 
 def ending(agent: str, trouble: str, logs: Path) -> Ending:
     said = RECORDED[agent][trouble]
-    options = yaml.safe_load((ROOT / "conf" / "agent" / f"{agent}.yaml").read_text()) | NEEDED.get(agent, {})
+    options = yaml.safe_load((ROOT / "conf" / "agent" / f"{agent}.yaml").read_text()) | NEEDED.get(
+        agent, {}
+    )
     integration = load_agent(agent, options)
     logs.mkdir()
     (logs / "stderr.log").write_text("\n".join(said["stderr"]))
     transcript = integration.read([f"{line}\n" for line in said["stdout"]], logs)
     served = msgspec.convert(said["served"], ProxyUsage)
-    return Ending(said["reason"], said["exit_code"], transcript, served, integration.provider, False, False, 40.0, logs)
+    return Ending(
+        said["reason"],
+        said["exit_code"],
+        transcript,
+        served,
+        integration.provider,
+        False,
+        False,
+        40.0,
+        logs,
+    )
 
 
 def made(folder: Path) -> str:
     """The table, as docs/agents.md has it."""
-    rows = [f"| at the provider | {' | '.join(f'`{agent}`' for agent in AGENTS)} |", "|---" * (len(AGENTS) + 1) + "|"]
+    rows = [
+        f"| at the provider | {' | '.join(f'`{agent}`' for agent in AGENTS)} |",
+        "|---" * (len(AGENTS) + 1) + "|",
+    ]
     for trouble in TROUBLES:
         cells = []
         for agent in AGENTS:
-            reason = "–" if (agent, trouble) in NONE else judged(ending(agent, trouble, folder / f"{agent} {trouble}"))
+            reason = (
+                "–"
+                if (agent, trouble) in NONE
+                else judged(ending(agent, trouble, folder / f"{agent} {trouble}"))
+            )
             valid = reason == "–" or MEANINGS[reason].valid
             cells.append(reason if valid else f"**{reason}**")
         rows.append(f"| {trouble} | {' | '.join(cells)} |")
@@ -65,14 +85,20 @@ def made(folder: Path) -> str:
 
 def test_the_table_of_endings_in_the_docs_is_what_happens(tmp_path: Path) -> None:
     table = made(tmp_path)
-    assert table in (ROOT / "docs" / "agents.md").read_text(), f"docs/agents.md should have\n\n{table}\n"
+    assert table in (ROOT / "docs" / "agents.md").read_text(), (
+        f"docs/agents.md should have\n\n{table}\n"
+    )
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_trouble_ends_in_one_way_whatever_the_agent_and_is_said_in_the_providers_words(
     trouble: str, tmp_path: Path
 ) -> None:
-    ends = {agent: ending(agent, trouble, tmp_path / agent) for agent in AGENTS if (agent, trouble) not in NONE}
+    ends = {
+        agent: ending(agent, trouble, tmp_path / agent)
+        for agent in AGENTS
+        if (agent, trouble) not in NONE
+    }
     reasons = {agent: judged(end) for agent, end in ends.items()}
     assert len(set(reasons.values())) == 1, reasons
     expected = {

@@ -23,7 +23,12 @@ def said(text: str) -> dict[str, Any]:
 
 
 def used(id: str, command: str) -> dict[str, Any]:  # noqa: A002 (the protocol's word)
-    return {"type": "tool_use", "tool_id": id, "tool_name": "run_shell_command", "parameters": {"command": command}}
+    return {
+        "type": "tool_use",
+        "tool_id": id,
+        "tool_name": "run_shell_command",
+        "parameters": {"command": command},
+    }
 
 
 def gave(id: str, output: str, status: str = "success") -> dict[str, Any]:  # noqa: A002
@@ -72,7 +77,9 @@ def read(*events: dict[str, Any], logs: Path | None = None) -> Transcript:
 
 class TestContract(ParserContract):
     stream = STREAM
-    parallel = lines(BEGIN, used("a", "ls"), used("b", "ls"), gave("b", "of b"), gave("a", "of a"), ended())
+    parallel = lines(
+        BEGIN, used("a", "ls"), used("b", "ls"), gave("b", "of b"), gave("a", "of a"), ended()
+    )
     first = "the task"
 
     def make(self) -> AgentIntegration:
@@ -82,7 +89,15 @@ class TestContract(ParserContract):
 def test_it_is_started_without_a_terminal_and_reads_its_prompt() -> None:
     invocation = invoked()
     argv = list(invocation.argv)
-    assert argv[-7:] == ["-o", "stream-json", "--approval-mode", "yolo", "--skip-trust", "-m", "gemini-2.5-pro"]
+    assert argv[-7:] == [
+        "-o",
+        "stream-json",
+        "--approval-mode",
+        "yolo",
+        "--skip-trust",
+        "-m",
+        "gemini-2.5-pro",
+    ]
     assert invocation.stdin == example_task().prompt
     assert invocation.environment["GOOGLE_GEMINI_BASE_URL"] == EXAMPLE_URL
     assert "GEMINI_API_KEY" not in invocation.environment
@@ -95,13 +110,20 @@ def test_a_session_is_resumed_by_its_id() -> None:
 
 def test_its_package_and_the_one_beside_it_can_be_read(cli: Path, tmp_path: Path) -> None:
     tree = tmp_path / "node_modules"
-    assert set(invoked().readable) == {cli.parent / "node", tree / "@google/gemini", tree / "node-pty"}
+    assert set(invoked().readable) == {
+        cli.parent / "node",
+        tree / "@google/gemini",
+        tree / "node-pty",
+    }
 
 
 def test_nothing_is_reported_updated_or_fetched() -> None:
     told = settings()
     assert told["tools"]["exclude"] == ["web_fetch", "google_web_search"]
-    assert (told["privacy"], told["telemetry"]) == ({"usageStatisticsEnabled": False}, {"enabled": False})
+    assert (told["privacy"], told["telemetry"]) == (
+        {"usageStatisticsEnabled": False},
+        {"enabled": False},
+    )
     assert told["general"]["enableAutoUpdate"] is False
     assert "mcpServers" not in told
 
@@ -115,7 +137,11 @@ def test_every_side_call_asks_the_one_model() -> None:
 
 @pytest.mark.parametrize(
     ("effort", "thinking"),
-    [("low", {"thinkingLevel": "LOW"}), ("2048", {"thinkingBudget": 2048}), ("-1", {"thinkingBudget": -1})],
+    [
+        ("low", {"thinkingLevel": "LOW"}),
+        ("2048", {"thinkingBudget": 2048}),
+        ("-1", {"thinkingBudget": -1}),
+    ],
 )
 def test_effort_is_a_level_or_a_budget(effort: str, thinking: dict[str, Any]) -> None:
     alias = settings(effort=effort)["modelConfigs"]["customAliases"]["gemini-2.5-pro"]
@@ -129,7 +155,10 @@ def test_an_effort_that_is_neither_is_refused() -> None:
 
 def test_the_script_of_an_mcp_server_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "s.py").touch()
-    assert tmp_path / "s.py" in invoked(mcp_servers={"tools": ["python3", str(tmp_path / "s.py")]}).readable
+    assert (
+        tmp_path / "s.py"
+        in invoked(mcp_servers={"tools": ["python3", str(tmp_path / "s.py")]}).readable
+    )
 
 
 def test_mcp_servers_are_trusted_in_its_settings() -> None:
@@ -140,13 +169,19 @@ def test_mcp_servers_are_trusted_in_its_settings() -> None:
 def test_its_provider_is_the_one_model_of_the_api() -> None:
     provider = agent("gemini_cli").provider
     assert provider is not None
-    assert (provider.url, provider.key_variable) == ("https://generativelanguage.googleapis.com", "GEMINI_API_KEY")
+    assert (provider.url, provider.key_variable) == (
+        "https://generativelanguage.googleapis.com",
+        "GEMINI_API_KEY",
+    )
     assert (provider.key_header, provider.key_form) == ("x-goog-api-key", "{key}")
     assert "POST /v1beta/models/gemini-2.5-pro:streamGenerateContent" in provider.paths
 
 
 def test_an_address_without_a_key_gets_a_word_in_its_place() -> None:
-    assert invoked(key_variable="", base_url="http://127.0.0.1:9").environment["GEMINI_API_KEY"] == "none-is-needed"
+    assert (
+        invoked(key_variable="", base_url="http://127.0.0.1:9").environment["GEMINI_API_KEY"]
+        == "none-is-needed"
+    )
 
 
 def test_a_subscription_brings_the_login_and_asks_google_itself(
@@ -163,7 +198,9 @@ def test_a_subscription_brings_the_login_and_asks_google_itself(
     invocation = subscribed.invoke(example_task())
     assert invocation.home == {".gemini/oauth_creds.json": login}
     assert "GOOGLE_GEMINI_BASE_URL" not in invocation.environment
-    assert json.loads(invocation.files["home-0.json"])["security"]["auth"] == {"selectedType": "oauth-personal"}
+    assert json.loads(invocation.files["home-0.json"])["security"]["auth"] == {
+        "selectedType": "oauth-personal"
+    }
     assert subscribed.provider is not None and subscribed.provider.subscription
     assert "cloudcode-pa.googleapis.com:443" in subscribed.provider.hosts
 
@@ -188,7 +225,7 @@ def test_a_missing_program_is_named_with_the_command_that_installs_it() -> None:
         agent("gemini_cli", cli="no-such-gemini").probe()
 
 
-# --- the stream --------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 
 def test_messages_calls_and_results_are_joined() -> None:
@@ -197,14 +234,19 @@ def test_messages_calls_and_results_are_joined() -> None:
     assert (user.source, user.text) == ("user", "Balance it.")
     assert (first.text, first.line) == ("I will look.", 2)
     (call,) = first.calls
-    assert (call.name, call.arguments, call.result) == ("run_shell_command", {"command": "cat TASK.md"}, "the task")
+    assert (call.name, call.arguments, call.result) == (
+        "run_shell_command",
+        {"command": "cat TASK.md"},
+        "the task",
+    )
     assert (call.line, call.result_line, call.failed) == (4, 5, False)
     assert (second.text, second.calls[0].failed) == ("", True)
     assert (last.text, transcript.session_id) == ("Done.", "5f0c")
 
 
 def test_tokens_are_those_of_the_result_and_thoughts_are_output() -> None:
-    # 500 of all kinds less 400 of input, of which 150 came from a cache; 30 of thought are in the total alone.
+    # 500 of all kinds less 400 of input, of which 150 came from a cache; 30 of thought are in the
+    # total alone.
     assert agent("gemini_cli").read(STREAM).usage == Usage(250, 150, None, 100, 30)
     assert agent("gemini_cli").read(STREAM[:-1]).usage == Usage()
 
@@ -212,12 +254,22 @@ def test_tokens_are_those_of_the_result_and_thoughts_are_output() -> None:
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
-        ('[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]', "authentication"),
-        ('[API Error: {"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}]', "authentication"),
-        ('[API Error: {"error":{"code":429,"message":"slower","status":"RESOURCE_EXHAUSTED"}}]', "rate_limit"),
+        (
+            '[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]',
+            "authentication",
+        ),
+        (
+            '[API Error: {"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}]',
+            "authentication",
+        ),
+        (
+            '[API Error: {"error":{"code":429,"message":"slower","status":"RESOURCE_EXHAUSTED"}}]',
+            "rate_limit",
+        ),
         ('[API Error: {"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]', "overload"),
         (
-            '[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum."}}]',
+            '[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds '
+            'the maximum."}}]',
             "context",
         ),
         ('[API Error: {"error":{"code":404,"message":"no such model"}}]', "other"),
@@ -230,7 +282,11 @@ def test_an_error_has_its_kind(words: str, kind: str) -> None:
 
 
 def test_a_stream_that_broke_off_is_the_networks_fault_though_it_exits_with_zero() -> None:
-    warning = {"type": "error", "severity": "error", "message": "Model stream ended without a finish reason."}
+    warning = {
+        "type": "error",
+        "severity": "error",
+        "message": "Model stream ended without a finish reason.",
+    }
     transcript = read(BEGIN, said("I will"), warning, ended("error"))
     assert (transcript.completed, transcript.error_kind) == (False, "network")
     assert transcript.error == "Model stream ended without a finish reason."
@@ -238,13 +294,21 @@ def test_a_stream_that_broke_off_is_the_networks_fault_though_it_exits_with_zero
 
 def test_a_warning_is_kept_and_is_no_error() -> None:
     transcript = read(
-        BEGIN, {"type": "error", "severity": "warning", "message": "Loop detected"}, said("Done."), ended()
+        BEGIN,
+        {"type": "error", "severity": "warning", "message": "Loop detected"},
+        said("Done."),
+        ended(),
     )
-    assert transcript.completed and [step.source for step in transcript.steps] == ["system", "agent"]
+    assert transcript.completed and [step.source for step in transcript.steps] == [
+        "system",
+        "agent",
+    ]
 
 
 def test_a_session_that_was_never_answered_is_not_resumed() -> None:
-    assert read(BEGIN, ended("error", error={"message": "[API Error: terminated]"})).session_id == ""
+    assert (
+        read(BEGIN, ended("error", error={"message": "[API Error: terminated]"})).session_id == ""
+    )
 
 
 def test_what_it_says_before_it_begins_is_the_error(tmp_path: Path) -> None:
@@ -252,15 +316,20 @@ def test_what_it_says_before_it_begins_is_the_error(tmp_path: Path) -> None:
         "Warning: colours\nError resuming session: no session '5f0c'\nYOLO mode is on\n"
     )
     transcript = read(logs=tmp_path)
-    assert (transcript.completed, transcript.error) == (False, "Error resuming session: no session '5f0c'")
+    assert (transcript.completed, transcript.error) == (
+        False,
+        "Error resuming session: no session '5f0c'",
+    )
 
 
-# --- what it keeps of a session ----------------------------------------------------------------------------------
+# --- what it keeps of a session -------------------------------------------------------------------
 
 
 def kept(id: str, when: int, *ids: str, tokens: bool = True, **more: Any) -> dict[str, Any]:  # noqa: A002
     output = "Output: no\nExit Code: 3\nProcess Group PGID: 7\n"
-    result = [{"functionResponse": {"response": {"output": output if id == "m2" else "Output: fine\n"}}}]
+    result = [
+        {"functionResponse": {"response": {"output": output if id == "m2" else "Output: fine\n"}}}
+    ]
     return {
         "type": "gemini",
         "id": id,
@@ -276,8 +345,12 @@ def session(folder: Path, *records: dict[str, Any]) -> Path:
     """An attempt's logs with the chat of the session in STREAM, and another session's."""
     chats = folder / "home" / ".gemini" / "tmp" / "workspace" / "chats"
     chats.mkdir(parents=True)
-    (chats / "session-1.jsonl").write_text("".join(lines({"sessionId": "5f0c"}, *records)) + '{"type": "gem')
-    (chats / "session-2.jsonl").write_text("".join(lines({"sessionId": "other"}, kept("x", 9, tokens=False))))
+    (chats / "session-1.jsonl").write_text(
+        "".join(lines({"sessionId": "5f0c"}, *records)) + '{"type": "gem'
+    )
+    (chats / "session-2.jsonl").write_text(
+        "".join(lines({"sessionId": "other"}, kept("x", 9, tokens=False)))
+    )
     return folder
 
 
@@ -288,14 +361,23 @@ def test_thoughts_and_exit_codes_are_those_of_its_session(tmp_path: Path) -> Non
     logs = session(tmp_path, *WORK, kept("m3", 3, content="Done."))
     transcript = agent("gemini_cli").read(STREAM, logs)
     assert transcript.completed
-    assert [step.reasoning for step in transcript.steps] == ["", "thought of m1", "thought of m2", "thought of m3"]
+    assert [step.reasoning for step in transcript.steps] == [
+        "",
+        "thought of m1",
+        "thought of m2",
+        "thought of m3",
+    ]
     assert [call.failed for step in transcript.steps for call in step.calls] == [False, True]
 
 
 def test_an_answer_that_broke_off_is_found_by_its_missing_tokens(tmp_path: Path) -> None:
     logs = session(tmp_path, *WORK, kept("m3", 3, content="Do", tokens=False))
     transcript = agent("gemini_cli").read(STREAM, logs)
-    assert (transcript.completed, transcript.error_kind, transcript.session_id) == (False, "network", "5f0c")
+    assert (transcript.completed, transcript.error_kind, transcript.session_id) == (
+        False,
+        "network",
+        "5f0c",
+    )
 
 
 def test_where_no_answer_has_tokens_none_is_missed(tmp_path: Path) -> None:

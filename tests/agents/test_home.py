@@ -16,12 +16,16 @@ def laid(tmp_path: Path, texts: dict[str, str]) -> subprocess.CompletedProcess[s
     staging = tmp_path / "staging"
     staging.mkdir()
     task = example_task(staging=staging, python=Path(sys.executable))
-    argv, files = with_home_files(task, ("/bin/sh", "-c", 'cd "$HOME" && find . -type f | sort'), texts)
+    argv, files = with_home_files(
+        task, ("/bin/sh", "-c", 'cd "$HOME" && find . -type f | sort'), texts
+    )
     for name, text in files.items():
         (staging / name).write_text(text)
     (tmp_path / "home").mkdir(exist_ok=True)
     environment = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    return subprocess.run(
+        argv, env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
 
 
 def test_settings_are_there_before_the_program_begins(tmp_path: Path) -> None:
@@ -33,9 +37,17 @@ def test_settings_are_there_before_the_program_begins(tmp_path: Path) -> None:
 def test_a_copied_configuration_is_kept_where_nothing_is_said_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "home" / ".one"
     folder.mkdir(parents=True)
-    (folder / "settings.json").write_text('{"ui": {"theme": "dark", "tips": true}, "servers": {"mine": 1}}')
+    (folder / "settings.json").write_text(
+        '{"ui": {"theme": "dark", "tips": true}, "servers": {"mine": 1}}'
+    )
     (folder / "config.toml").write_text("mine = true\n")
-    laid(tmp_path, {".one/settings.json": '{"ui": {"tips": false}, "telemetry": false}', ".one/config.toml": "x = 1\n"})
+    laid(
+        tmp_path,
+        {
+            ".one/settings.json": '{"ui": {"tips": false}, "telemetry": false}',
+            ".one/config.toml": "x = 1\n",
+        },
+    )
     assert json.loads((folder / "settings.json").read_text()) == {
         "ui": {"theme": "dark", "tips": False}, "servers": {"mine": 1}, "telemetry": False,
     }  # fmt: skip

@@ -15,12 +15,20 @@ from evopolicy.kernel.ports.transcript import Transcript, Usage
 from tests.agents.fake_cli import ParserContract, agent, binary, lines, node, package
 
 BEGIN = {"role": "meta", "type": "system.version", "version": "2.1.0"}
-END = {"role": "meta", "type": "session.resume_hint", "session_id": "session_1", "command": "kimi -r session_1"}
+END = {
+    "role": "meta",
+    "type": "session.resume_hint",
+    "session_id": "session_1",
+    "command": "kimi -r session_1",
+}
 SESSION = "sessions/wd_workspace_0a/session_1/agents/main/wire.jsonl"
 
 
 def said(content: str, **calls: str) -> dict[str, Any]:
-    told = [{"id": call, "function": {"name": "Bash", "arguments": given}} for call, given in calls.items()]
+    told = [
+        {"id": call, "function": {"name": "Bash", "arguments": given}}
+        for call, given in calls.items()
+    ]
     return {"role": "assistant", "content": content, **({"tool_calls": told} if told else {})}
 
 
@@ -40,11 +48,20 @@ STREAM = lines(
 
 
 def looped(kind: str, step: str, **event: Any) -> dict[str, Any]:
-    return {"type": "context.append_loop_event", "event": {"type": kind, "stepUuid": step, **event}, "time": 7}
+    return {
+        "type": "context.append_loop_event",
+        "event": {"type": kind, "stepUuid": step, **event},
+        "time": 7,
+    }
 
 
 def counted(fresh: int, cached: int = 0, written: int = 0, output: int = 0) -> dict[str, Any]:
-    usage = {"inputOther": fresh, "inputCacheRead": cached, "inputCacheCreation": written, "output": output}
+    usage = {
+        "inputOther": fresh,
+        "inputCacheRead": cached,
+        "inputCacheCreation": written,
+        "output": output,
+    }
     return {"type": "usage.record", "usage": usage, "time": 7}
 
 
@@ -114,7 +131,10 @@ def test_the_prompt_is_in_a_file_that_a_short_argument_names() -> None:
 def test_its_model_is_named_in_its_environment_and_no_key() -> None:
     environment = invoked(effort="high").environment
     assert environment["KIMI_MODEL_NAME"] == "kimi-k2-thinking"
-    assert (environment["KIMI_MODEL_BASE_URL"], environment["KIMI_MODEL_PROVIDER_TYPE"]) == (EXAMPLE_URL, "kimi")
+    assert (environment["KIMI_MODEL_BASE_URL"], environment["KIMI_MODEL_PROVIDER_TYPE"]) == (
+        EXAMPLE_URL,
+        "kimi",
+    )
     assert environment["KIMI_MODEL_THINKING_EFFORT"] == "high"
     assert {"KIMI_DISABLE_TELEMETRY", "KIMI_CODE_NO_AUTO_UPDATE"} <= set(environment)
     assert "KIMI_MODEL_API_KEY" not in environment
@@ -124,7 +144,9 @@ def test_its_model_is_named_in_its_environment_and_no_key() -> None:
 def test_web_tools_are_off_and_mcp_servers_are_laid_into_its_home() -> None:
     files = invoked(mcp_servers={"tools": ["python3", "s.py"]}).files
     places = json.loads(files["home.json"])
-    assert files[places[".kimi-code/config.toml"]] == '[tools]\ndisabled = ["WebSearch", "FetchURL"]\n'
+    assert (
+        files[places[".kimi-code/config.toml"]] == '[tools]\ndisabled = ["WebSearch", "FetchURL"]\n'
+    )
     servers = json.loads(files[places[".kimi-code/mcp.json"]])
     assert servers == {"mcpServers": {"tools": {"command": "python3", "args": ["s.py"]}}}
 
@@ -138,7 +160,9 @@ def test_a_session_is_resumed_by_its_id_and_its_records_are_collected() -> None:
 
 def test_a_subscription_brings_the_login_and_its_own_model() -> None:
     subscribed = agent("kimi_code", login="subscription", model="kimi-code/k2")
-    with pytest.raises(AgentError, match=r"agent\.login: there is no login .*run `kimi login` first"):
+    with pytest.raises(
+        AgentError, match=r"agent\.login: there is no login .*run `kimi login` first"
+    ):
         subscribed.probe()
     invocation = subscribed.invoke(example_task())
     assert set(invocation.home) == {".kimi-code/config.toml", ".kimi-code/credentials"}
@@ -155,11 +179,13 @@ def test_a_configuration_is_copied_without_its_login(tmp_path: Path) -> None:
 
 
 def test_a_wrong_protocol_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"agent\.protocol: one of kimi, openai is needed, found 'soap'"):
+    with pytest.raises(
+        ConfigError, match=r"agent\.protocol: one of kimi, openai is needed, found 'soap'"
+    ):
         agent("kimi_code", protocol="soap")
 
 
-# --- Node --------------------------------------------------------------------------------------------------------
+# --- Node -----------------------------------------------------------------------------------------
 
 
 def test_the_first_node_that_is_new_enough_runs_it(tmp_path: Path) -> None:
@@ -172,7 +198,9 @@ def test_the_first_node_that_is_new_enough_runs_it(tmp_path: Path) -> None:
 def test_a_node_that_is_named_is_the_one(tmp_path: Path) -> None:
     node(tmp_path / "other" / "node", "v25.0.0")
     assert agent("kimi_code", node=str(tmp_path / "other" / "node")).probe()["node"] == "v25.0.0"
-    with pytest.raises(AgentError, match=r"needs Node 24\.15 or newer, found v24\.14\.9 .*npm install"):
+    with pytest.raises(
+        AgentError, match=r"needs Node 24\.15 or newer, found v24\.14\.9 .*npm install"
+    ):
         agent("kimi_code", node=str(tmp_path / "bin" / "node")).probe()
     with pytest.raises(AgentError, match=r"agent\.node: '.*none' is not here"):
         agent("kimi_code", node=str(tmp_path / "none")).probe()
@@ -193,14 +221,18 @@ def test_a_program_that_needs_no_node_is_started_itself(tmp_path: Path) -> None:
     assert agent("kimi_code", cli=str(native)).probe() == {"kimi_code": "2.3.0"}
 
 
-@pytest.mark.parametrize("says", ["kimi, version 1.52.0", "kimi-cli is deprecated, see https://example.com"])
+@pytest.mark.parametrize(
+    "says", ["kimi, version 1.52.0", "kimi-cli is deprecated, see https://example.com"]
+)
 def test_the_old_kimi_cli_is_told_apart(tmp_path: Path, says: str) -> None:
     old = binary(tmp_path / "old" / "kimi", says)
-    with pytest.raises(AgentError, match=r"the old kimi-cli.*npm install -g @moonshot-ai/kimi-code"):
+    with pytest.raises(
+        AgentError, match=r"the old kimi-cli.*npm install -g @moonshot-ai/kimi-code"
+    ):
         agent("kimi_code", cli=str(old)).probe()
 
 
-# --- the stream --------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 
 def test_messages_calls_and_results_are_joined() -> None:
@@ -222,18 +254,31 @@ def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
 
 def test_tokens_reasoning_and_failures_are_those_of_its_records(tmp_path: Path) -> None:
     logs = home(tmp_path / "attempt-1", *WIRE)
-    home(logs, counted(1000, output=1), name="sessions/wd_workspace_0a/session_1/agents/agent-1/wire.jsonl")
+    home(
+        logs,
+        counted(1000, output=1),
+        name="sessions/wd_workspace_0a/session_1/agents/agent-1/wire.jsonl",
+    )
     transcript = agent("kimi_code").read(STREAM, logs)
     assert transcript.completed
     assert transcript.usage == Usage(1300, 60, 5, 41, requests=3)
-    assert [step.reasoning for step in transcript.steps] == ["What is asked?", "", "Nothing is left."]
+    assert [step.reasoning for step in transcript.steps] == [
+        "What is asked?",
+        "",
+        "Nothing is left.",
+    ]
     assert [call.failed for step in transcript.steps for call in step.calls] == [True, True]
 
 
 def test_what_earlier_attempts_used_is_not_counted_again(tmp_path: Path) -> None:
     home(tmp_path / "attempt-1", *WIRE)
     (tmp_path / "attempt-2" / "home").mkdir(parents=True)
-    logs = home(tmp_path / "attempt-3", *WIRE, counted(7, output=3), stopped("s3", providerFinishReason="completed"))
+    logs = home(
+        tmp_path / "attempt-3",
+        *WIRE,
+        counted(7, output=3),
+        stopped("s3", providerFinishReason="completed"),
+    )
     assert agent("kimi_code").read(STREAM, logs).usage == Usage(7, 0, 0, 3, requests=1)
 
 
@@ -265,15 +310,28 @@ def test_its_error_is_on_standard_error_alone(tmp_path: Path, words: str, kind: 
 
 
 def test_an_error_its_session_names_is_taken_where_nothing_else_says_it(tmp_path: Path) -> None:
-    over = {"code": "compaction.failed", "message": "no room", "cause": {"code": "context.overflow"}}
-    logs = home(tmp_path / "attempt-1", *WIRE, {"type": "turn.ended", "reason": "failed", "error": over, "time": 9})
+    over = {
+        "code": "compaction.failed",
+        "message": "no room",
+        "cause": {"code": "context.overflow"},
+    }
+    logs = home(
+        tmp_path / "attempt-1",
+        *WIRE,
+        {"type": "turn.ended", "reason": "failed", "error": over, "time": 9},
+    )
     transcript = read(BEGIN, said("I"), logs=logs)
     assert (transcript.error, transcript.error_kind) == ("context.overflow: no room", "context")
     assert transcript.session_id == "session_1"
 
 
 def test_a_request_that_is_tried_again_is_told_and_is_the_error_where_all_ends_with_it() -> None:
-    again = {"role": "meta", "type": "turn.step.retrying", "error_message": "429 slower", "status_code": 429}
+    again = {
+        "role": "meta",
+        "type": "turn.step.retrying",
+        "error_message": "429 slower",
+        "status_code": 429,
+    }
     went_on = read(BEGIN, again, said("Done."), END)
     assert went_on.completed and [step.source for step in went_on.steps] == ["system", "agent"]
     stuck = read(BEGIN, said("I"), again)

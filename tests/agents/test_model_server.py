@@ -1,4 +1,5 @@
-"""The scripted provider: every protocol leads to the same work, it counts what it says, and it fails as told."""
+"""The scripted provider: every protocol leads to the same work, it counts what it says, and it
+fails as told."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def server() -> Iterator[ModelServer]:
 
 
 def post(server: ModelServer, path: str, body: Any) -> tuple[int, str, str | None]:
-    """Status, body and Retry-After. Raises http.client.HTTPException or OSError where the connection breaks."""
+    """Status, body and Retry-After. Raises http.client.HTTPException or OSError where the
+    connection breaks."""
     link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=300)
     try:
         link.request("POST", path, json.dumps(body), {"Authorization": "Bearer k-1"})
@@ -50,10 +52,16 @@ def events(text: str) -> list[Any]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-# --- a client for each protocol: what it asks with, and what it makes of an answer -----------------------------------
+# --- a client for each protocol: what it asks with, and what it makes of an answer ----------------
 
-Exchange = tuple[str, dict[str, Any], Callable[[list[Any]], tuple[str, Any, Tokens]], Callable[[list[Any], str], None]]
-"""Path, body, reader (command, what is to be sent again, tokens), and how a result is added to the conversation."""
+Exchange = tuple[
+    str,
+    dict[str, Any],
+    Callable[[list[Any]], tuple[str, Any, Tokens]],
+    Callable[[list[Any], str], None],
+]
+"""Path, body, reader (command, what is to be sent again, tokens), and how a result is added to the
+conversation."""
 
 
 def a_response(stream: bool) -> Exchange:
@@ -69,11 +77,18 @@ def a_response(stream: bool) -> Exchange:
         thought = usage["output_tokens_details"]["reasoning_tokens"]
         call = next((item for item in items if item["type"] == "function_call"), None)
         said = json.loads(call["arguments"])["command"] if call else ""
-        return said, items, Tokens(usage["input_tokens"] - cached, cached, 0, usage["output_tokens"], thought)
+        return (
+            said,
+            items,
+            Tokens(usage["input_tokens"] - cached, cached, 0, usage["output_tokens"], thought),
+        )
 
     def add(items: list[Any], output: str) -> None:
         call_id = items[-1]["call_id"]
-        body["input"] += [*items, {"type": "function_call_output", "call_id": call_id, "output": output}]
+        body["input"] += [
+            *items,
+            {"type": "function_call_output", "call_id": call_id, "output": output},
+        ]
 
     return "/v1/responses", body, read, add
 
@@ -89,17 +104,34 @@ def a_message(stream: bool) -> Exchange:
             content, usage = found[0]["content"], found[0]["usage"]
         else:
             usage = {**found[0]["message"]["usage"], **found[-2]["usage"]}
-            content = [event["content_block"] for event in found if event["type"] == "content_block_start"]
+            content = [
+                event["content_block"] for event in found if event["type"] == "content_block_start"
+            ]
             for event in found:
-                if event["type"] == "content_block_delta" and event["delta"]["type"] == "input_json_delta":
+                if (
+                    event["type"] == "content_block_delta"
+                    and event["delta"]["type"] == "input_json_delta"
+                ):
                     content[event["index"]]["input"] = json.loads(event["delta"]["partial_json"])
         call = next((block for block in content if block["type"] == "tool_use"), None)
-        kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-        return call["input"]["command"] if call else "", content, Tokens(*(usage[kind] for kind in kinds))
+        kinds = (
+            "input_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "output_tokens",
+        )
+        return (
+            call["input"]["command"] if call else "",
+            content,
+            Tokens(*(usage[kind] for kind in kinds)),
+        )
 
     def add(content: list[Any], output: str) -> None:
         result = {"type": "tool_result", "tool_use_id": content[-1]["id"], "content": output}
-        body["messages"] += [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+        body["messages"] += [
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": [result]},
+        ]
 
     return "/v1/messages", body, read, add
 
@@ -118,8 +150,14 @@ def a_chat(stream: bool) -> Exchange:
         message = {"role": "assistant", "tool_calls": calls}
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         thought = usage["completion_tokens_details"]["reasoning_tokens"]
-        used = Tokens(usage["prompt_tokens"] - cached, cached, 0, usage["completion_tokens"], thought)
-        return json.loads(calls[0]["function"]["arguments"])["command"] if calls else "", message, used
+        used = Tokens(
+            usage["prompt_tokens"] - cached, cached, 0, usage["completion_tokens"], thought
+        )
+        return (
+            json.loads(calls[0]["function"]["arguments"])["command"] if calls else "",
+            message,
+            used,
+        )
 
     def add(message: Any, output: str) -> None:
         answer = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": output}
@@ -177,7 +215,9 @@ def test_every_protocol_tells_of_the_same_work_and_of_its_tokens(
 def test_tokens_are_counted_beforehand_without_being_spent(server: ModelServer) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
     assert json.loads(post(server, "/v1/messages/count_tokens", body)[1]) == {"input_tokens": 20}
-    assert json.loads(post(server, "/v1beta/models/m:countTokens", {"contents": []})[1]) == {"totalTokens": 20}
+    assert json.loads(post(server, "/v1beta/models/m:countTokens", {"contents": []})[1]) == {
+        "totalTokens": 20
+    }
     assert server.answers == []
 
 
@@ -191,17 +231,25 @@ def test_what_it_does_not_have_is_kept(server: ModelServer) -> None:
     assert server.unknown == ["POST /v1/files"]
 
 
-# --- the engineer ----------------------------------------------------------------------------------------------------
+# --- the engineer ---------------------------------------------------------------------------------
 
 
 def test_the_shell_is_typed_to_as_its_schema_says() -> None:
     codex = Tool("exec_command", {"properties": {"cmd": {"type": "string"}}, "required": ["cmd"]})
     listed = Tool("shell", {"properties": {"command": {"type": "array"}}, "required": ["command"]})
-    told = Tool("bash", {"properties": {"command": {}, "description": {"type": "string"}}, "required": ["description"]})
+    told = Tool(
+        "bash",
+        {
+            "properties": {"command": {}, "description": {"type": "string"}},
+            "required": ["description"],
+        },
+    )
     assert arguments_for(codex, "ls") == {"cmd": "ls"}
     assert arguments_for(listed, "ls") == {"command": ["bash", "-lc", "ls"]}
     assert arguments_for(told, "ls") == {"command": "ls", "description": "Next step"}
-    assert shell_of([Tool("Edit"), Tool("Bash")]) == Tool("Bash") and shell_of([Tool("Edit")]) is None
+    assert (
+        shell_of([Tool("Edit"), Tool("Bash")]) == Tool("Bash") and shell_of([Tool("Edit")]) is None
+    )
 
 
 def test_a_command_that_codex_handed_back_is_polled_and_counts_once() -> None:
@@ -213,15 +261,23 @@ def test_a_command_that_codex_handed_back_is_polled_and_counts_once() -> None:
     assert reply(Conversation("m", tools, (handed, ended))).arguments["command"] == PLAN[1]
 
 
-# --- faults ----------------------------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------
 
-ASKED = ("/v1/responses", {"model": "m", "stream": True, "tools": [{"name": "shell", "parameters": SCHEMA}]})
+ASKED = (
+    "/v1/responses",
+    {"model": "m", "stream": True, "tools": [{"name": "shell", "parameters": SCHEMA}]},
+)
 
 
 def test_a_fault_comes_when_it_is_told_to_and_as_often() -> None:
     with model_server(status(429, after=1, times=2, retry_after=2)) as server:
         answers = [post(server, *ASKED) for _ in range(4)]
-    assert [(code, after) for code, _, after in answers] == [(200, None), (429, "2"), (429, "2"), (200, None)]
+    assert [(code, after) for code, _, after in answers] == [
+        (200, None),
+        (429, "2"),
+        (429, "2"),
+        (200, None),
+    ]
     assert json.loads(answers[1][1])["error"]["code"] == "rate_limit_exceeded"
     assert [answer.fault for answer in server.answers] == ["", "status", "status", ""]
     assert server.tokens().output == 40
@@ -266,7 +322,9 @@ def test_a_stall_says_nothing_until_the_server_closes() -> None:
         socket.create_connection(("127.0.0.1", server.server_port), 300) as link,
     ):
         body = json.dumps(ASKED[1]).encode()
-        link.sendall(b"POST /v1/responses HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        link.sendall(
+            b"POST /v1/responses HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
         received = b""
         while b"\r\n\r\n" not in received:
             received += link.recv(4096)
@@ -285,7 +343,9 @@ def test_each_protocol_has_its_words_for_a_long_conversation_and_a_refusal(
     path, body, _, _ = protocol(False)
     with model_server(Fault("context")) as server:
         code, text, _ = post(server, path, body)
-    assert code == 400 and any(word in text for word in ("context", "too long", "exceeds the maximum"))
+    assert code == 400 and any(
+        word in text for word in ("context", "too long", "exceeds the maximum")
+    )
     with model_server(Fault("refusal")) as server:
         code, text, _ = post(server, path, body)
     assert code == 200 and any(word in text for word in ("refusal", "content_filter", "SAFETY"))

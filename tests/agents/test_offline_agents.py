@@ -18,7 +18,9 @@ from evopolicy.kernel.ports.protocols import AgentIntegration
 CONF = Path(__file__).parents[2] / "conf" / "agent"
 PARAMETRIC = {
     "policy.py": "def make_policy(context): ...\n",
-    "params.json": json.dumps({"gain": 0.0, "offset": -2.0, "angle": 3, "name": "bowl", "on": True, "_layers": 2}),
+    "params.json": json.dumps(
+        {"gain": 0.0, "offset": -2.0, "angle": 3, "name": "bowl", "on": True, "_layers": 2}
+    ),
 }
 
 
@@ -31,7 +33,7 @@ def params(path: Path) -> dict[str, Any]:
     return value
 
 
-# --- baseline and random -----------------------------------------------------------------------------------------
+# --- baseline and random --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["baseline", "random"])
@@ -60,9 +62,13 @@ def test_episodes_of_one_submission_can_be_said(host: Callable[..., Any]) -> Non
     assert [selector for _, selector in small.submitted()] == ["0:4", "0:2,4:6", "2:6"]
 
 
-@pytest.mark.parametrize(("budget", "pool_size"), [("tight", 64), ("tight", 3), ("paper", 128), ("paper", 1024)])
+@pytest.mark.parametrize(
+    ("budget", "pool_size"), [("tight", 64), ("tight", 3), ("paper", 128), ("paper", 1024)]
+)
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_exhaust_is_spent_whole(host: Callable[..., Any], budget: str, pool_size: int, repeats: int) -> None:
+def test_exhaust_is_spent_whole(
+    host: Callable[..., Any], budget: str, pool_size: int, repeats: int
+) -> None:
     one = host(budget, pool_size=pool_size)
     with one.open():
         assert one.agent(agent("baseline", repeats=repeats)).code == 0
@@ -120,7 +126,7 @@ def test_a_restarted_baseline_goes_on_where_the_run_stands(host: Callable[..., A
     assert [selector for _, selector in smoke.submitted()] == ["0:4", "4:8"]
 
 
-# --- cma_es ------------------------------------------------------------------------------------------------------
+# --- cma_es ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,9 @@ def test_a_restarted_baseline_goes_on_where_the_run_stands(host: Callable[..., A
         ("one", 1),
     ],
 )
-def test_cma_es_spends_every_preset_without_a_refusal(host: Callable[..., Any], budget: str, least: int) -> None:
+def test_cma_es_spends_every_preset_without_a_refusal(
+    host: Callable[..., Any], budget: str, least: int
+) -> None:
     one = host(budget, program=PARAMETRIC)
     with one.open():
         ended = one.agent(agent("cma_es"))
@@ -162,7 +170,9 @@ def test_cma_es_climbs(small_run: Any) -> None:
 
 
 @pytest.mark.xdist_group("small_run")
-def test_cma_es_measures_a_generation_on_the_same_indices_and_the_next_on_others(small_run: Any) -> None:
+def test_cma_es_measures_a_generation_on_the_same_indices_and_the_next_on_others(
+    small_run: Any,
+) -> None:
     selectors = [selector for _, selector in small_run.submitted()]
     assert selectors == ["0:2"] * 10 + ["2:4"] * 10 + ["4:6"] * 10 + ["60:62", "62:64"]
     lines = (small_run.workspace / "analysis/cma_es/history.jsonl").read_text().splitlines()
@@ -191,7 +201,9 @@ def test_cma_es_changes_numbers_only(host: Callable[..., Any]) -> None:
     assert len({tuple(json.loads(line)["values"]) for line in lines}) > 1
 
 
-def test_cma_es_repeats_itself_under_one_seed_and_not_under_another(host: Callable[..., Any]) -> None:
+def test_cma_es_repeats_itself_under_one_seed_and_not_under_another(
+    host: Callable[..., Any],
+) -> None:
     runs = {}
     for name, seed in (("first", 3), ("again", 3), ("other", 4)):
         one = host("smoke", name, program=PARAMETRIC)
@@ -201,7 +213,9 @@ def test_cma_es_repeats_itself_under_one_seed_and_not_under_another(host: Callab
     assert runs["first"] == runs["again"] != runs["other"]
 
 
-def test_cma_es_goes_on_after_its_host_was_killed_as_if_nothing_had_been(host: Callable[..., Any]) -> None:
+def test_cma_es_goes_on_after_its_host_was_killed_as_if_nothing_had_been(
+    host: Callable[..., Any],
+) -> None:
     whole = host("smoke", "whole", program=PARAMETRIC)
     with whole.open():
         assert whole.agent(agent("cma_es"), seed=1).code == 0
@@ -262,11 +276,14 @@ def test_a_candidate_cma_es_could_not_measure_is_no_better_than_the_worst_of_its
     assert told == [[3.0, 5.0, 5.0], [0.0, 0.0, 0.0]]
 
 
-def test_cma_es_ranked_is_moved_by_the_episodes_it_is_shown_and_cma_es_is_not(host: Callable[..., Any]) -> None:
+def test_cma_es_ranked_is_moved_by_the_episodes_it_is_shown_and_cma_es_is_not(
+    host: Callable[..., Any],
+) -> None:
     submitted = {}
     for name in ("cma_es", "cma_es_ranked"):
         for visibility in ("score", "episodes"):
-            # One Episode of three is on another scale and turned around: it decides the mean, and not the ranks.
+            # One Episode of three is on another scale and turned around: it decides the mean, and
+            # not the ranks.
             one = host("tight", f"{name}-{visibility}", program=PARAMETRIC, visibility=visibility)
             one.executor.turned = -1000.0
             with one.open():
@@ -279,9 +296,16 @@ def test_cma_es_ranked_is_moved_by_the_episodes_it_is_shown_and_cma_es_is_not(ho
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "params.json is missing"), ("{", "not a JSON"), ('{"a": "b"}', "no number"), ("[1]", "no number")],
+    [
+        (None, "params.json is missing"),
+        ("{", "not a JSON"),
+        ('{"a": "b"}', "no number"),
+        ("[1]", "no number"),
+    ],
 )
-def test_cma_es_refuses_a_program_without_parameters(host: Callable[..., Any], text: str | None, said: str) -> None:
+def test_cma_es_refuses_a_program_without_parameters(
+    host: Callable[..., Any], text: str | None, said: str
+) -> None:
     files = {"policy.py": "", **({} if text is None else {"params.json": text})}
     smoke = host("smoke", program=files)
     with smoke.open():
@@ -293,11 +317,14 @@ def test_cma_es_refuses_a_program_without_parameters(host: Callable[..., Any], t
     assert smoke.submitted() == []
 
 
-# --- command -----------------------------------------------------------------------------------------------------
+# --- command --------------------------------------------------------------------------------------
 
 
 def test_command_gets_prompt_workspace_and_task(host: Callable[..., Any]) -> None:
-    script = "import sys; print(sys.argv[1:]); print(sys.stdin.read()); print(open(sys.argv[2]).readline())"
+    script = (
+        "import sys; print(sys.argv[1:]); print(sys.stdin.read()); "
+        "print(open(sys.argv[2]).readline())"
+    )
     smoke = host("smoke")
     with smoke.open():
         command = agent("command", argv=["{python}", "-c", script, "--in={workspace}", "{task}"])

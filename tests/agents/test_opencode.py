@@ -21,18 +21,36 @@ def event(kind: str, **part: Any) -> dict[str, Any]:
     return {"type": kind, "timestamp": 1, "sessionID": "ses_1", "part": part}
 
 
-def used(id: str, output: str, exit_code: int = 0, tool: str = "bash", **state: Any) -> dict[str, Any]:  # noqa: A002
-    told = {"status": "completed", "input": {"command": "ls"}, "output": output, "metadata": {"exit": exit_code}}
+def used(
+    id: str,
+    output: str,
+    exit_code: int = 0,
+    tool: str = "bash",
+    **state: Any,  # noqa: A002
+) -> dict[str, Any]:
+    told = {
+        "status": "completed",
+        "input": {"command": "ls"},
+        "output": output,
+        "metadata": {"exit": exit_code},
+    }
     return event("tool_use", callID=id, tool=tool, state={**told, **state})
 
 
 def finished(reason: str, *counts: int, cost: float = 0) -> dict[str, Any]:
     fresh, read, written, output, reasoning = counts or (100, 20, 5, 30, 7)
-    tokens = {"input": fresh, "output": output, "reasoning": reasoning, "cache": {"read": read, "write": written}}
+    tokens = {
+        "input": fresh,
+        "output": output,
+        "reasoning": reasoning,
+        "cache": {"read": read, "write": written},
+    }
     return event("step_finish", reason=reason, tokens=tokens, cost=cost)
 
 
-def failed(message: str, status: int | None = None, name: str = "APIError", **data: Any) -> dict[str, Any]:
+def failed(
+    message: str, status: int | None = None, name: str = "APIError", **data: Any
+) -> dict[str, Any]:
     told = {"message": message, **({"statusCode": status} if status else {}), **data}
     return {"type": "error", "sessionID": "ses_1", "error": {"name": name, "data": told}}
 
@@ -102,7 +120,11 @@ def test_a_session_is_resumed_by_its_id() -> None:
 
 def test_its_configuration_knows_the_one_model_and_no_key() -> None:
     told = configured(effort="high", context_tokens=64_000)
-    assert (told["model"], told["small_model"], told["enabled_providers"]) == ("host/m-1", "host/m-1", ["host"])
+    assert (told["model"], told["small_model"], told["enabled_providers"]) == (
+        "host/m-1",
+        "host/m-1",
+        ["host"],
+    )
     provider = told["provider"]["host"]
     assert provider["options"] == {"baseURL": EXAMPLE_URL, "apiKey": "{env:EVOPOLICY_PROVIDER_KEY}"}
     assert provider["models"]["m-1"]["limit"] == {"context": 64_000, "output": 32_000}
@@ -126,7 +148,10 @@ def test_its_provider_is_the_address_it_is_given() -> None:
     provider = agent("opencode", **NEEDED).provider
     assert provider is not None
     assert (provider.url, provider.paths) == (NEEDED["base_url"], ("POST /chat/completions",))
-    assert (provider.key_variable, provider.agent_variable) == ("OPENCODE_API_KEY", "EVOPOLICY_PROVIDER_KEY")
+    assert (provider.key_variable, provider.agent_variable) == (
+        "OPENCODE_API_KEY",
+        "EVOPOLICY_PROVIDER_KEY",
+    )
     assert invoked(key_variable="").environment["EVOPOLICY_PROVIDER_KEY"] == "none-is-needed"
 
 
@@ -156,7 +181,7 @@ def test_a_configuration_is_copied(tmp_path: Path) -> None:
     assert invoked(configuration=str(mine)).home == {".config/opencode/agent": mine / "agent"}
 
 
-# --- the stream --------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 
 def test_messages_have_their_reasoning_calls_and_results() -> None:
@@ -164,7 +189,12 @@ def test_messages_have_their_reasoning_calls_and_results() -> None:
     first, second, last = transcript.steps
     assert (first.text, first.reasoning, first.line) == ("I will look.", "What is asked?", 1)
     (call,) = first.calls
-    assert (call.name, call.arguments, call.result, call.failed) == ("bash", {"command": "ls"}, "the task", False)
+    assert (call.name, call.arguments, call.result, call.failed) == (
+        "bash",
+        {"command": "ls"},
+        "the task",
+        False,
+    )
     assert (call.line, call.result_line) == (3, 3)
     assert [call.failed for call in second.calls] == [True, True]
     assert (last.text, transcript.session_id) == ("Done.\n\nReally.", "ses_1")
@@ -177,7 +207,9 @@ def test_tokens_are_the_sum_over_messages_and_reasoning_is_output() -> None:
 
 
 def test_a_cost_is_kept_where_there_is_one() -> None:
-    assert read(finished("tool-calls", cost=0.25), finished("stop", cost=0.5)).usage.cost_usd == 0.75
+    assert (
+        read(finished("tool-calls", cost=0.25), finished("stop", cost=0.5)).usage.cost_usd == 0.75
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,7 +218,10 @@ def test_a_cost_is_kept_where_there_is_one() -> None:
         (failed("no", 401), "authentication"),
         (failed("slower", 429), "rate_limit"),
         (failed("busy", 529), "overload"),
-        (failed("Bad Request", 400, responseBody='{"error":{"code":"context_length_exceeded"}}'), "context"),
+        (
+            failed("Bad Request", 400, responseBody='{"error":{"code":"context_length_exceeded"}}'),
+            "context",
+        ),
         (failed("too long", name="ContextOverflowError"), "context"),
         (failed("whose key?", name="ProviderAuthError"), "authentication"),
         (failed("JSON parsing failed: Text: {half", name="UnknownError"), "network"),

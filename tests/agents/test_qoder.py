@@ -25,7 +25,12 @@ TOKENS = {
 
 
 def said(message: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "assistant", "session_id": "q-1", "message": {"id": message, "content": list(parts)}, **more}
+    return {
+        "type": "assistant",
+        "session_id": "q-1",
+        "message": {"id": message, "content": list(parts)},
+        **more,
+    }
 
 
 def text(words: str) -> dict[str, Any]:
@@ -41,8 +46,16 @@ def gave(id: str, content: Any, failed: bool = False) -> dict[str, Any]:  # noqa
     return {"type": "user", "session_id": "q-1", "message": {"role": "user", "content": [part]}}
 
 
-def ended(words: str = "Done.", *, failed: bool = False, subtype: str = "success", **more: Any) -> dict[str, Any]:
-    told = {"type": "result", "subtype": subtype, "is_error": failed, "result": words, "session_id": "q-1"}
+def ended(
+    words: str = "Done.", *, failed: bool = False, subtype: str = "success", **more: Any
+) -> dict[str, Any]:
+    told = {
+        "type": "result",
+        "subtype": subtype,
+        "is_error": failed,
+        "result": words,
+        "session_id": "q-1",
+    }
     return {**told, "usage": TOKENS, "total_credits": 3, "total_cost_usd": 0, **more}
 
 
@@ -80,7 +93,13 @@ def read(*events: dict[str, Any], logs: Path | None = None) -> Transcript:
 
 class TestContract(ParserContract):
     stream = STREAM
-    parallel = lines(BEGIN, said("m1", used("a", "ls"), used("b", "ls")), gave("b", "of b"), gave("a", "of a"), ended())
+    parallel = lines(
+        BEGIN,
+        said("m1", used("a", "ls"), used("b", "ls")),
+        gave("b", "of b"),
+        gave("a", "of a"),
+        ended(),
+    )
     first = "the task"
 
     def make(self) -> AgentIntegration:
@@ -93,7 +112,9 @@ def test_the_prompt_is_in_a_file_that_a_short_argument_names() -> None:
     assert argv[-2:] == ["--", "Read the file /staging/prompt.md and do what it says."]
     assert invocation.files["prompt.md"] == example_task().prompt
     assert argv[argv.index("--reasoning-effort") + 1] == "high"
-    assert [argv[place + 1] for place, word in enumerate(argv) if word == "--disallowed-tools"][:2] == [
+    assert [argv[place + 1] for place, word in enumerate(argv) if word == "--disallowed-tools"][
+        :2
+    ] == [
         "WebFetch",
         "WebSearch",
     ]
@@ -109,7 +130,9 @@ def test_mcp_servers_are_a_staged_file() -> None:
     invocation = invoked(mcp_servers={"tools": ["python3", "s.py"]})
     argv = list(invocation.argv)
     assert argv[argv.index("--mcp-config") + 1] == "/staging/mcp.json"
-    assert json.loads(invocation.files["mcp.json"])["mcpServers"] == {"tools": {"command": "python3", "args": ["s.py"]}}
+    assert json.loads(invocation.files["mcp.json"])["mcpServers"] == {
+        "tools": {"command": "python3", "args": ["s.py"]}
+    }
 
 
 def test_its_login_is_copied_into_a_clean_home(tmp_path: Path) -> None:
@@ -119,9 +142,13 @@ def test_its_login_is_copied_into_a_clean_home(tmp_path: Path) -> None:
     assert invoked(configuration=str(mine)).home == {".qoder/.auth": mine / ".auth"}
 
 
-def test_a_token_that_is_named_stands_for_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_is_named_stands_for_the_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".qoder" / ".auth").rmdir()
-    with pytest.raises(AgentError, match=r"agent\.login: there is no login in .*run `qodercli login` first"):
+    with pytest.raises(
+        AgentError, match=r"agent\.login: there is no login in .*run `qodercli login` first"
+    ):
         agent("qoder").probe()
     monkeypatch.setenv(TOKEN, "a-secret-token-of-mine")
     with_token = agent("qoder", variables=[TOKEN])
@@ -131,14 +158,16 @@ def test_a_token_that_is_named_stands_for_the_login(tmp_path: Path, monkeypatch:
 
 def test_it_is_used_by_its_own_login_at_its_own_hosts_alone() -> None:
     provider = agent("qoder").provider
-    assert provider is not None and provider.subscription and "center.qoder.sh:443" in provider.hosts
+    assert (
+        provider is not None and provider.subscription and "center.qoder.sh:443" in provider.hosts
+    )
     with pytest.raises(ConfigError, match=r"agent\.login: Qoder is used with its own login alone"):
         agent("qoder", login="key")
     with pytest.raises(ConfigError, match=r"agent\.base_url"):
         agent("qoder", base_url="https://models.example.com")
 
 
-# --- the stream --------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 
 def test_lines_of_one_message_are_one_step() -> None:
@@ -146,7 +175,11 @@ def test_lines_of_one_message_are_one_step() -> None:
     first, second, last = transcript.steps
     assert (first.text, first.reasoning, first.line) == ("I will look.", "What is asked?", 1)
     (call,) = first.calls
-    assert (call.name, call.arguments, call.result) == ("Bash", {"command": "cat TASK.md"}, "the task")
+    assert (call.name, call.arguments, call.result) == (
+        "Bash",
+        {"command": "cat TASK.md"},
+        "the task",
+    )
     assert (call.line, call.result_line, call.failed) == (3, 4, False)
     assert (second.calls[0].result, second.calls[0].failed) == ("exit 1", True)
     assert (last.text, transcript.session_id) == ("Done.", "q-1")
@@ -159,9 +192,15 @@ def test_tokens_are_those_of_the_result_and_no_cost_is_made_up() -> None:
 
 def test_a_failure_that_calls_itself_a_success_is_one() -> None:
     transcript = read(
-        BEGIN, said("m1", text("Not logged in"), error="authentication_failed"), ended("Not logged in", failed=True)
+        BEGIN,
+        said("m1", text("Not logged in"), error="authentication_failed"),
+        ended("Not logged in", failed=True),
     )
-    assert (transcript.completed, transcript.error, transcript.error_kind) == (False, "Not logged in", "authentication")
+    assert (transcript.completed, transcript.error, transcript.error_kind) == (
+        False,
+        "Not logged in",
+        "authentication",
+    )
     assert transcript.session_id == ""
 
 
@@ -189,5 +228,7 @@ def test_a_result_without_its_error_field_is_no_success() -> None:
 
 
 def test_events_of_the_system_are_counted_by_their_subtype() -> None:
-    seen = read(BEGIN, {"type": "system", "subtype": "task_started"}, said("m1", text("Done.")), ended())
+    seen = read(
+        BEGIN, {"type": "system", "subtype": "task_started"}, said("m1", text("Done.")), ended()
+    )
     assert (seen.completed, dict(seen.unknown_events)) == (True, {"system/task_started": 1})

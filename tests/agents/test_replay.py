@@ -16,7 +16,12 @@ from evopolicy.kernel.errors import AgentError, RecordError
 from evopolicy.kernel.ports.pool import PoolConfig
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentIntegration
 from evopolicy.kernel.session.budget import Budget
-from evopolicy.kernel.session.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
+from evopolicy.kernel.session.record import (
+    BenchmarkIdentity,
+    FeedbackConfig,
+    RunRecord,
+    write_record,
+)
 from evopolicy.kernel.session.selection import SelectionConfig
 
 RECORD = RunRecord(
@@ -34,7 +39,8 @@ def replay(source: Path | str) -> AgentIntegration:
 
 @pytest.fixture
 def source(host: Callable[..., Any]) -> Any:
-    """A finished Run of three Submissions, the second a failed one, that named the third and the first."""
+    """A finished Run of three Submissions, the second a failed one, that named the third and the
+    first."""
     earlier = host("smoke", "earlier")
     earlier.executor.faulty = {9}
     with earlier.open() as (session, _):
@@ -49,7 +55,9 @@ def source(host: Callable[..., Any]) -> Any:
     return earlier
 
 
-def test_submits_the_published_programs_again_and_finishes_alike(host: Callable[..., Any], source: Any) -> None:
+def test_submits_the_published_programs_again_and_finishes_alike(
+    host: Callable[..., Any], source: Any
+) -> None:
     now = host("smoke", "now")
     with now.open():
         ended = now.agent(replay(source.folder / "run"))
@@ -57,7 +65,9 @@ def test_submits_the_published_programs_again_and_finishes_alike(host: Callable[
     first, _, third = source.submitted()
     assert now.submitted() == [first, third]
     assert now.state().named == (2, 1)
-    assert [s.score for s in now.state().submissions] == [source.state().submissions[i].score for i in (0, 2)]
+    assert [s.score for s in now.state().submissions] == [
+        source.state().submissions[i].score for i in (0, 2)
+    ]
 
 
 def test_goes_on_after_the_host_was_killed(host: Callable[..., Any], source: Any) -> None:
@@ -90,7 +100,9 @@ def test_keeps_the_contract(source: Any) -> None:
     check_agent(replay(source.folder / "run"))
 
 
-def test_a_source_that_cannot_be_replayed_is_named_before_anything_starts(source: Any, tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_replayed_is_named_before_anything_starts(
+    source: Any, tmp_path: Path
+) -> None:
     with pytest.raises(AgentError, match=r"agent\.source: is empty"):
         replay("").probe()
     with pytest.raises(RecordError, match="not a Run's folder"):

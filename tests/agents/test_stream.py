@@ -1,4 +1,5 @@
-"""What every parser of an agent's stream is built on, and that a long or huge stream costs no more than its length."""
+"""What every parser of an agent's stream is built on, and that a long or huge stream costs no more
+than its length."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from typing import Any
 import pytest
 
 from evopolicy.agents.streams import stream
-from evopolicy.agents.streams.stream import MAX_DEPTH, MAX_ERROR, MAX_KINDS, Collected, cost_of, json_value
+from evopolicy.agents.streams.stream import (
+    MAX_DEPTH,
+    MAX_ERROR,
+    MAX_KINDS,
+    Collected,
+    cost_of,
+    json_value,
+)
 from evopolicy.kernel.ports.protocols import AgentIntegration
 from evopolicy.kernel.ports.transcript import Transcript, Usage, tool_calls
 from tests.agents.fake_cli import agent, lines
@@ -23,7 +31,20 @@ NAMES = ("chat", "claude_code", "codex", "gemini_cli", "kimi_code", "opencode", 
 SERVED = ("chat", "opencode")
 CPU_SECONDS = 20.0
 """What a reading may take of a processor before it counts as endless: it takes less than one."""
-WRONG_COSTS: tuple[Any, ...] = (10**400, math.nan, math.inf, -math.inf, -0.01, 1e308, 1e6 + 1, True, "1", None, [], {})
+WRONG_COSTS: tuple[Any, ...] = (
+    10**400,
+    math.nan,
+    math.inf,
+    -math.inf,
+    -0.01,
+    1e308,
+    1e6 + 1,
+    True,
+    "1",
+    None,
+    [],
+    {},
+)
 
 
 @cache
@@ -38,7 +59,8 @@ def read(name: str, told: Iterable[str]) -> Transcript:
 
 @contextmanager
 def bounded_work() -> Iterator[None]:
-    """Fails, rather than hangs, what computes without an end. It counts processor time: waiting costs nothing."""
+    """Fails, rather than hangs, what computes without an end. It counts processor time: waiting
+    costs nothing."""
 
     def stop(*_: object) -> None:
         raise AssertionError("the work grows faster than the stream")
@@ -52,7 +74,7 @@ def bounded_work() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-# --- Collected ---------------------------------------------------------------------------------------------------
+# --- Collected ------------------------------------------------------------------------------------
 
 
 def made(collected: Collected, usage: Usage | None = None, error: str = "") -> Transcript:
@@ -92,7 +114,11 @@ def test_calls_of_one_id_get_the_results_in_order_and_those_of_an_earlier_messag
     seen.call("", "second")
     for text in ("1", "2", "2 again"):
         seen.result("", text)
-    assert [call.result for step in made(seen).steps for call in step.calls] == [None, "1", "2 again"]
+    assert [call.result for step in made(seen).steps for call in step.calls] == [
+        None,
+        "1",
+        "2 again",
+    ]
 
 
 def test_steps_beyond_the_limit_are_counted_and_add_nothing_to_the_last_one_kept(
@@ -110,7 +136,9 @@ def test_steps_beyond_the_limit_are_counted_and_add_nothing_to_the_last_one_kept
     assert told.unknown_events == {"step beyond the limit": 2, "call beyond the limit": 2}
 
 
-def test_calls_beyond_the_limit_are_counted_with_results_that_are_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_beyond_the_limit_are_counted_with_results_that_are_no_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stream, "MAX_CALLS", 2)
     seen = Collected()
     for number in range(5):
@@ -175,7 +203,7 @@ def test_what_ended_with_an_error_is_not_completed() -> None:
     assert not failed.completed and failed.error_kind == "overload"
 
 
-# --- Every parser --------------------------------------------------------------------------------------------------
+# --- Every parser ---------------------------------------------------------------------------------
 
 
 def test_a_cost_that_is_none_is_not_known_to_any_parser() -> None:
@@ -185,9 +213,16 @@ def test_a_cost_that_is_none_is_not_known_to_any_parser() -> None:
                 {"type": "message", "text": "a", "usage": {"completion_tokens": 1, "cost": cost}},
                 {"type": "done"},
             ],
-            "claude_code": [{"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": cost}],
-            "opencode": [{"type": "step_finish", "part": {"reason": "stop", "cost": part}} for part in (0.5, cost)],
-            "qoder": [{"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": cost}],
+            "claude_code": [
+                {"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": cost}
+            ],
+            "opencode": [
+                {"type": "step_finish", "part": {"reason": "stop", "cost": part}}
+                for part in (0.5, cost)
+            ],
+            "qoder": [
+                {"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": cost}
+            ],
         }
         for name, events in told.items():
             seen = read(name, lines(*events))
@@ -208,7 +243,14 @@ def test_a_kind_that_is_no_text_is_counted(name: str) -> None:
             {"type": "assistant", "role": "assistant", "tool_calls": [inside], "message": inside},
             {"type": "system", "subtype": kind},
             {"type": "error", "kind": kind, "message": kind, "error": inside, "item": inside},
-            {"type": "result", "status": kind, "subtype": kind, "error": kind, "errors": [kind], "stats": kind},
+            {
+                "type": "result",
+                "status": kind,
+                "subtype": kind,
+                "error": kind,
+                "errors": [kind],
+                "stats": kind,
+            },
             {"type": "tool_use", "part": {"callID": "a", "tool": "bash", "state": inside}},
             {"type": "turn.failed", "error": kind},
             {"type": "turn.completed", "usage": inside},
@@ -219,7 +261,7 @@ def test_a_kind_that_is_no_text_is_counted(name: str) -> None:
         assert seen.unknown_events
 
 
-# --- Long streams --------------------------------------------------------------------------------------------------
+# --- Long streams ---------------------------------------------------------------------------------
 
 Shape = Callable[[int], Iterable[str]]
 WORDS = "x" * 100
@@ -243,7 +285,12 @@ def says(block: dict[str, Any]) -> dict[str, Any]:
 TEXT = {"type": "text", "text": WORDS}
 USED = then(
     each(says({"type": "tool_use", "id": "#", "name": "x", "input": {}})),
-    each({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "#", "content": "o"}]}}),
+    each(
+        {
+            "type": "user",
+            "message": {"content": [{"type": "tool_result", "tool_use_id": "#", "content": "o"}]},
+        }
+    ),
 )
 COMMAND = {"type": "command_execution", "id": "#", "command": "x", "aggregated_output": "o"}
 DELTAS: dict[str, Shape] = {
@@ -260,12 +307,17 @@ CALLS: dict[str, Shape] = {
         each({"type": "tool_result", "id": "#", "text": "o"}),
     ),
     "claude_code": USED,
-    "codex": then(each({"type": "item.started", "item": COMMAND}), each({"type": "item.completed", "item": COMMAND})),
+    "codex": then(
+        each({"type": "item.started", "item": COMMAND}),
+        each({"type": "item.completed", "item": COMMAND}),
+    ),
     "gemini_cli": then(
         each({"type": "tool_use", "tool_id": "#", "tool_name": "x", "parameters": {}}),
         each({"type": "tool_result", "tool_id": "#", "output": "o"}),
     ),
-    "opencode": each({"type": "tool_use", "part": {"callID": "#", "tool": "bash", "state": {"output": "o"}}}),
+    "opencode": each(
+        {"type": "tool_use", "part": {"callID": "#", "tool": "bash", "state": {"output": "o"}}}
+    ),
     "qoder": USED,
 }
 """One message with calls, and their results after all of them."""
@@ -302,10 +354,14 @@ def test_one_line_of_ten_megabytes_of_calls_is_read_and_those_beyond_the_limit_a
         assert len(line) > 9 << 20
         with bounded_work():
             seen = read(name, [line])
-        assert tool_calls(seen) == 10_000 and seen.unknown_events == {"call beyond the limit": 8_000}
+        assert tool_calls(seen) == 10_000 and seen.unknown_events == {
+            "call beyond the limit": 8_000
+        }
 
 
-@pytest.mark.parametrize(("words", "size"), [("model ", 10 << 20), ("input ", 1 << 20), ('"code": ', 1 << 20)])
+@pytest.mark.parametrize(
+    ("words", "size"), [("model ", 10 << 20), ("input ", 1 << 20), ('"code": ', 1 << 20)]
+)
 def test_an_error_of_ten_megabytes_is_cut_before_it_is_understood(words: str, size: int) -> None:
     whole = words * (size // len(words))
     told: dict[str, dict[str, Any]] = {
@@ -319,4 +375,6 @@ def test_an_error_of_ten_megabytes_is_cut_before_it_is_understood(words: str, si
     for name, event in told.items():
         with bounded_work():
             seen = read(name, lines(event))
-        assert 0 < len(seen.error) <= MAX_ERROR and whole.startswith(seen.error) and not seen.completed
+        assert (
+            0 < len(seen.error) <= MAX_ERROR and whole.startswith(seen.error) and not seen.completed
+        )

@@ -17,7 +17,12 @@ from evopolicy.kernel.run.result import graded_path
 from evopolicy.kernel.run.sweep import Cell, Sweep, sweep_folder, write_sweep
 from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.session.journal import Journal
-from evopolicy.kernel.session.record import BenchmarkIdentity, FeedbackConfig, RunRecord, write_record
+from evopolicy.kernel.session.record import (
+    BenchmarkIdentity,
+    FeedbackConfig,
+    RunRecord,
+    write_record,
+)
 from evopolicy.kernel.session.selection import SelectionConfig, measure
 from evopolicy.kernel.session.submission import OUTCOMES, submission_folder, write_graded
 
@@ -30,7 +35,9 @@ def record(label: str, slug: str, seed: int, initial: str, **changes: Any) -> Ru
         "key": f"{label}-{slug}-{seed}".encode().hex().ljust(64, "0")[:64],
         "result_key": "r" * 64,
         "agent": AgentIdentity(label, "command"),
-        "benchmark": BenchmarkIdentity(slug, f"family/{slug.title()}-v1", slug.ljust(64, "d"), "m:f", {}),
+        "benchmark": BenchmarkIdentity(
+            slug, f"family/{slug.title()}-v1", slug.ljust(64, "d"), "m:f", {}
+        ),
         "seed": seed,
         "budget": Budget(4, 8, None, "allow_early", "all"),
         "pool": PoolConfig("derived", 16, 4, 8, 0),
@@ -51,7 +58,12 @@ def graded(scores: Sequence[float], failed: int = 0) -> list[Graded]:
     """One Episode a score; the Policy fails in the first `failed` of them."""
     failure = PolicyFailure("exception", "boom", step=3)
     return [
-        Graded(score, Outcome(i, score, 10, "failed", failure) if i < failed else Outcome(i, score, 10, "terminated"))
+        Graded(
+            score,
+            Outcome(i, score, 10, "failed", failure)
+            if i < failed
+            else Outcome(i, score, 10, "terminated"),
+        )
         for i, score in enumerate(scores)
     ]
 
@@ -64,11 +76,11 @@ def program(folder: Path, text: str) -> Program:
 
 @pytest.fixture
 def lay_run(tmp_path: Path) -> LayRun:
-    """`lay_run(label, slug, seed, heldout, ...)` writes a Run under tmp_path/outputs and returns its folder.
+    """`lay_run(label, slug, seed, heldout, ...)` writes a Run under tmp_path/outputs and returns
+    its folder.
 
-    `upto` stops the journal early: 'opened', 'session' or 'ended'. `alike`: every seed has the same Programs.
-    Further keywords replace fields of the record.
-    """
+    `upto` stops the journal early: 'opened', 'session' or 'ended'. `alike`: every seed has the same
+    Programs. Further keywords replace fields of the record."""
 
     def lay(
         label: str,
@@ -106,13 +118,24 @@ def lay_run(tmp_path: Path) -> LayRun:
     return lay
 
 
-def _session(folder: Path, journal: Journal, digests: Sequence[str], usage: Mapping[str, Any] | None) -> None:
+def _session(
+    folder: Path, journal: Journal, digests: Sequence[str], usage: Mapping[str, Any] | None
+) -> None:
     journal.append("agent_started", attempt=1)
-    for number, (digest, scores) in enumerate(zip(digests, [(5.0, 7.0), (3.0, 3.0)], strict=True), start=1):
+    for number, (digest, scores) in enumerate(
+        zip(digests, [(5.0, 7.0), (3.0, 3.0)], strict=True), start=1
+    ):
         journal.append("reserved", submission=number, program=digest, selector="0:2", units=2)
         write_graded(submission_folder(folder, number) / OUTCOMES, graded(scores))
         mean = sum(scores) / len(scores)
-        journal.append("published", submission=number, score=mean, failures={}, wall_seconds=2.0, policy_seconds=0.5)
+        journal.append(
+            "published",
+            submission=number,
+            score=mean,
+            failures={},
+            wall_seconds=2.0,
+            policy_seconds=0.5,
+        )
     journal.append("closed", by="finish", named=[2])
     journal.append(
         "agent_ended",
@@ -138,7 +161,11 @@ def _result(
     validation = measure([4.0, 6.0], 0)
     write_graded(graded_path(folder, "validation", digest), graded([4.0, 6.0]))
     journal.append(
-        "validated", result=key, program=digest, measurement=msgspec.to_builtins(validation), wall_seconds=1.0
+        "validated",
+        result=key,
+        program=digest,
+        measurement=msgspec.to_builtins(validation),
+        wall_seconds=1.0,
     )
     journal.append("selected", result=key, program=digest, submission=2)
     write_graded(graded_path(folder, "assessment", digest), graded(heldout, failed))
@@ -151,7 +178,9 @@ def _result(
 def lay_sweep(tmp_path: Path) -> Callable[..., Path]:
     """`lay_sweep(cells)` writes a sweep over tmp_path/outputs and returns its folder."""
 
-    def lay(cells: Sequence[Cell], output: Path = tmp_path / "outputs", name: str = "trial") -> Path:
+    def lay(
+        cells: Sequence[Cell], output: Path = tmp_path / "outputs", name: str = "trial"
+    ) -> Path:
         write_sweep(output, Sweep(1, name, 0.0, tuple(cells)))
         return sweep_folder(output, name)
 
@@ -159,12 +188,20 @@ def lay_sweep(tmp_path: Path) -> Callable[..., Path]:
 
 
 def cell(
-    label: str, benchmark: str, seed: int = 0, status: str = "finished", error: str = "", tag: str = "abc"
+    label: str,
+    benchmark: str,
+    seed: int = 0,
+    status: str = "finished",
+    error: str = "",
+    tag: str = "abc",
 ) -> Cell:
-    return Cell(f"runs/{benchmark}/{label}/s{seed}-{tag}", label, benchmark, seed, (), status, error)
+    return Cell(
+        f"runs/{benchmark}/{label}/s{seed}-{tag}", label, benchmark, seed, (), status, error
+    )
 
 
 @pytest.fixture
 def plan() -> Callable[..., Cell]:
-    """`plan(label, benchmark, seed, status, error)` is a sweep's cell for a Run that `lay_run` would write."""
+    """`plan(label, benchmark, seed, status, error)` is a sweep's cell for a Run that `lay_run`
+    would write."""
     return cell

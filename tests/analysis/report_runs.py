@@ -1,4 +1,5 @@
-"""A Run on disk that has everything a report shows, with texts of the test's own in every place an agent writes to."""
+"""A Run on disk that has everything a report shows, with texts of the test's own in every place an
+agent writes to."""
 
 from __future__ import annotations
 
@@ -34,11 +35,16 @@ def png() -> bytes:
     """One grey pixel."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\x80")) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0\x80"))
+        + chunk(b"IEND", b"")
     )
 
 
@@ -75,7 +81,12 @@ def lay(
     """The Run's folder, finished."""
     folder = output / "runs" / "cartpole" / "ada" / "s0-abc"
     store = ProgramStore(output / "programs")
-    first = _program(output, store, folder, initial or {"policy.py": "def make_policy(context):\n    return None\n"})
+    first = _program(
+        output,
+        store,
+        folder,
+        initial or {"policy.py": "def make_policy(context):\n    return None\n"},
+    )
     digests = [_program(output, store, folder, one.files) for one in sent]
     write_record(folder, record(label, "cartpole", 0, first, **changes))
     journal = Journal(folder)
@@ -93,7 +104,9 @@ def lay(
     for digest, mean in {digests[n - 1]: sent[n - 1].validation for n in published}.items():
         write_graded(graded_path(folder, "validation", digest), graded([mean - 1, mean + 1]))
         measured = msgspec.to_builtins(measure([mean - 1, mean + 1], 0))
-        journal.append("validated", result=key, program=digest, measurement=measured, wall_seconds=1.0)
+        journal.append(
+            "validated", result=key, program=digest, measurement=measured, wall_seconds=1.0
+        )
     chosen = digests[selected - 1]
     journal.append("selected", result=key, program=chosen, submission=selected)
     write_graded(graded_path(folder, "assessment", chosen), graded(heldout))
@@ -136,13 +149,22 @@ def _feedback(target: Path, number: int, one: Sent, digest: str) -> None:
     for name, data in one.pictures.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_bytes(data)
-        kind = {"gif": "image/gif", "png": "image/png", "svg": "image/svg+xml"}[name.rpartition(".")[2]]
+        kind = {"gif": "image/gif", "png": "image/png", "svg": "image/svg+xml"}[
+            name.rpartition(".")[2]
+        ]
         row = {"file": name, "media_type": kind, "retention": "bulk", "bytes": len(data)}
         artifacts.append({**row, "episode": int(Path(name).stem)})
     rows: list[dict[str, Any]] = [
-        {"index": i, "score": one.score, "length": 10, "ending": "terminated", "measures": {}} for i in range(4)
+        {"index": i, "score": one.score, "length": 10, "ending": "terminated", "measures": {}}
+        for i in range(4)
     ]
-    content = {"submission": number, "program": digest, "score": one.score, "episodes": 4, "artifacts": artifacts}
+    content = {
+        "submission": number,
+        "program": digest,
+        "score": one.score,
+        "episodes": 4,
+        "artifacts": artifacts,
+    }
     content |= {"summary": {"return": {"mean": one.score}}, "by_episode": rows, **one.feedback}
     target.mkdir(parents=True, exist_ok=True)
     (target / FEEDBACK).write_text(json.dumps(content))

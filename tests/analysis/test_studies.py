@@ -1,4 +1,5 @@
-"""Each study in a cut form, over planted Runs: its table, its figure and its differences show the effect there is."""
+"""Each study in a cut form, over planted Runs: its table, its figure and its differences show the
+effect there is."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def against(study: str) -> str:
 
 
 def levels(study: str) -> tuple[list[str], list[dict[str, str]], list[str], int]:
-    """Of a study cut to two agents, the two levels of what it compares, and two Benchmarks; and its number of seeds."""
+    """Of a study cut to two agents, the two levels of what it compares, and two Benchmarks; and its
+    number of seeds."""
     params: Mapping[str, Any] = option("experiment", f"study/{study}")["hydra"]["sweeper"]["params"]
     lists = {key: str(value).split(",") for key, value in params.items()}
     agents, (key, _, level) = lists.pop("agent"), against(study).partition("=")
@@ -41,11 +43,17 @@ def levels(study: str) -> tuple[list[str], list[dict[str, str]], list[str], int]
         return sorted(agents)[:2], [{}], lists["benchmark"][:2], len(lists["seed"])
     other = next(word for word in lists.get(key, ["validation_mean"]) if word != level)
     fixed = {name: of[0] for name, of in lists.items() if name not in ("benchmark", "seed", key)}
-    return agents[:1], [{**fixed, key: word} for word in (level, other)], lists["benchmark"][:2], len(lists["seed"])
+    return (
+        agents[:1],
+        [{**fixed, key: word} for word in (level, other)],
+        lists["benchmark"][:2],
+        len(lists["seed"]),
+    )
 
 
 def plant(lay_run: Lay, study: str, effect: float) -> tuple[str, str]:
-    """Runs in which what the study asks of is worth `effect`; the entry that has it, and what it is compared with."""
+    """Runs in which what the study asks of is worth `effect`; the entry that has it, and what it is
+    compared with."""
     agents, settings, benchmarks, seeds = levels(study)
     entries = list(itertools.product(agents, settings))
     names = []
@@ -53,11 +61,19 @@ def plant(lay_run: Lay, study: str, effect: float) -> tuple[str, str]:
         rule = axes.get("selection")
         names.append(" ".join([agent, *(f"{key}={value}" for key, value in sorted(axes.items()))]))
         for benchmark, seed in itertools.product(benchmarks, range(seeds)):
-            # The Runs of two rules are the same Runs; others are each their own. Episodes are shared, and unlike.
+            # The Runs of two rules are the same Runs; others are each their own. Episodes are
+            # shared, and unlike.
             whose = f"{benchmark} {seed}" if rule else f"{names[-1]} {benchmark} {seed}"
-            own, rng = (np.random.default_rng(zlib.crc32(text.encode())) for text in (whose, f"{place} {whose}"))
-            scores = 10.0 * np.arange(8) + own.normal(0, 0.5) + rng.normal(0, 0.3, 8) + effect * place
-            changes: dict[str, Any] = {} if rule is None else {"selection": SelectionConfig(rule, "fewer_failures")}
+            own, rng = (
+                np.random.default_rng(zlib.crc32(text.encode()))
+                for text in (whose, f"{place} {whose}")
+            )
+            scores = (
+                10.0 * np.arange(8) + own.normal(0, 0.5) + rng.normal(0, 0.3, 8) + effect * place
+            )
+            changes: dict[str, Any] = (
+                {} if rule is None else {"selection": SelectionConfig(rule, "fewer_failures")}
+            )
             if not rule:
                 changes["key"] = digest("a planted Run", whose)
             tag = "".join(axes.values()) or "abc"
@@ -71,7 +87,12 @@ def test_the_differences_of_a_study_show_what_was_planted(
     study: str, effect: float, lay_run: Lay, tmp_path: Path, capsys: Capture
 ) -> None:
     better, other = plant(lay_run, study, effect)
-    words = [f"source={tmp_path / 'outputs'}", "replicates=200", "format=csv", f"against={against(study)}"]
+    words = [
+        f"source={tmp_path / 'outputs'}",
+        "replicates=200",
+        "format=csv",
+        f"against={against(study)}",
+    ]
     assert main(["table", "name=difference", *words]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [(row["entry"], row["against"]) for row in rows] == [(better, other)] * 2

@@ -13,7 +13,9 @@ import evopolicy.analysis
 
 def modules_after(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint(' '.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     return set(done.stdout.split())
 
 
@@ -42,7 +44,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_ranks_and_tables_of_runs_need_no_pandas() -> None:
-    loaded = modules_after("from evopolicy.analysis import entry_ranks, find_runs, present_ranks, rank_table")
+    loaded = modules_after(
+        "from evopolicy.analysis import entry_ranks, find_runs, present_ranks, rank_table"
+    )
 
     assert "pandas" not in loaded
     assert "matplotlib" not in loaded

@@ -19,7 +19,11 @@ class Toy(gymnasium.Env[Any, Any]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
     def __init__(
-        self, end: float = 3.0, reward: float | None = None, kind: str = "flat", render_mode: str | None = None
+        self,
+        end: float = 3.0,
+        reward: float | None = None,
+        kind: str = "flat",
+        render_mode: str | None = None,
     ) -> None:
         self.end, self.fixed_reward, self.kind, self.render_mode = end, reward, kind, render_mode
         box = spaces.Box(-100.0, 100.0, (2,), np.float32)
@@ -37,7 +41,11 @@ class Toy(gymnasium.Env[Any, Any]):
         self._buffer[:] = self.position, self.steps
         if self.kind == "image":
             return np.full((32, 32, 3), self.steps % 256, np.uint8)
-        return {"place": self._buffer, "count": np.int64(self.steps)} if self.kind == "dict" else self._buffer
+        return (
+            {"place": self._buffer, "count": np.int64(self.steps)}
+            if self.kind == "dict"
+            else self._buffer
+        )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed, options=options)
@@ -51,7 +59,12 @@ class Toy(gymnasium.Env[Any, Any]):
         self.steps += 1
         self.over = abs(self.position) > self.end
         reward = self.position if self.fixed_reward is None else self.fixed_reward
-        info = {"place": self.position, "twice": np.float32(2 * self.position), "word": "text", "bad": float("nan")}
+        info = {
+            "place": self.position,
+            "twice": np.float32(2 * self.position),
+            "word": "text",
+            "bad": float("nan"),
+        }
         return self._observation(), reward, self.over, False, info
 
     def render(self) -> Any:
@@ -60,7 +73,9 @@ class Toy(gymnasium.Env[Any, Any]):
 
 @pytest.fixture(scope="session", autouse=True)
 def _toys() -> Iterator[None]:
-    gymnasium.register(LIMITED, entry_point=cast(Any, Toy), max_episode_steps=50, reward_threshold=5.0)
+    gymnasium.register(
+        LIMITED, entry_point=cast(Any, Toy), max_episode_steps=50, reward_threshold=5.0
+    )
     gymnasium.register(UNLIMITED, entry_point=cast(Any, Toy))
     yield
     for name in (LIMITED, UNLIMITED):

@@ -68,7 +68,9 @@ class Walk:
     def step(self, action: Any) -> Transition:
         self.steps += 1
         self.position += int(action) - 1 + 0.1 * self.rng.normal()
-        return Transition(self.observation(), self.position, False, self.steps >= 10, {"gust": self.position})
+        return Transition(
+            self.observation(), self.position, False, self.steps >= 10, {"gust": self.position}
+        )
 
     def measures(self) -> Mapping[str, Value]:
         return {"farthest": self.position}
@@ -82,13 +84,19 @@ class Walking:
     def __init__(self) -> None:
         self.spec = GOOD
         self.environment: Callable[[EpisodeSpec], Any] = Walk
-        self.programs: Mapping[str, Path] = {name: PROGRAMS / name for name in ("initial", "random")}
+        self.programs: Mapping[str, Path] = {
+            name: PROGRAMS / name for name in ("initial", "random")
+        }
         self.reference: Any = Here(self)
         self.plan: Callable[[Any, int], Mapping[str, Value]] = lambda *_: {}
         self.score: Callable[[Outcome], Any] = lambda outcome: outcome.episode_return
-        self.summarize: Callable[[Sequence[Outcome]], Mapping[str, Any]] = lambda outcomes: {"episodes": len(outcomes)}
+        self.summarize: Callable[[Sequence[Outcome]], Mapping[str, Any]] = lambda outcomes: {
+            "episodes": len(outcomes)
+        }
         self.artifacts: Callable[[Any, Path], Sequence[Artifact]] = lambda *_: []
-        self.pictured: Callable[[Any], Sequence[int]] = lambda results: [r.index for r in results if r.trace][:1]
+        self.pictured: Callable[[Any], Sequence[int]] = lambda results: [
+            r.index for r in results if r.trace
+        ][:1]
         self.render: Callable[[Any, Path, Path], Sequence[Artifact]] = lambda *_: []
 
     def make(self, episode: EpisodeSpec) -> Any:
@@ -119,7 +127,9 @@ def test_every_breach_is_raised_at_once() -> None:
     benchmark = Walking()
     benchmark.programs = {}
     benchmark.score = lambda _: float("nan")
-    with pytest.raises(BenchmarkError, match=r"(?s)no Program 'initial'.*no Program 'random'.*not a finite number"):
+    with pytest.raises(
+        BenchmarkError, match=r"(?s)no Program 'initial'.*no Program 'random'.*not a finite number"
+    ):
         check_benchmark(benchmark)
 
 
@@ -134,7 +144,10 @@ SPECS: list[tuple[dict[str, Any], str]] = [
     ({"parameters": {"out_of_bounds": "wrap"}}, "out_of_bounds"),
     ({"parameters": {"value": float("inf")}}, "not finite"),
     ({"observation_fields": (Field("position"),)}, "1 observation fields"),
-    ({"observation_fields": (), "observation_text": ""}, "neither observation_fields nor observation_text"),
+    (
+        {"observation_fields": (), "observation_text": ""},
+        "neither observation_fields nor observation_text",
+    ),
     ({"action_fields": (Field("Move"),)}, "not snake_case"),
     ({"observation_fields": (Field("a"), Field("a"))}, "'a' is there twice"),
     ({"action_fields": (Field("move", "", 2, 1),)}, "range 2 to 1"),
@@ -168,11 +181,16 @@ def test_a_reference_to_another_task_is_found() -> None:
         ("import gymnasium\ndef make_policy(context): ...\n", "imports 'gymnasium'"),
         ("from evopolicy_walk.secrets import x\n", "imports 'evopolicy_walk.secrets'"),
         ("pass\n", "neither make_policy"),
-        ("class P:\n  def act(self, o): return 7\ndef make_policy(c): return P()\n", "InvalidAction"),
+        (
+            "class P:\n  def act(self, o): return 7\ndef make_policy(c): return P()\n",
+            "InvalidAction",
+        ),
         (None, "policy.py is missing"),
     ],
 )
-def test_a_program_that_cannot_run_is_found(tmp_path: Path, source: str | None, finding: str) -> None:
+def test_a_program_that_cannot_run_is_found(
+    tmp_path: Path, source: str | None, finding: str
+) -> None:
     if source is not None:
         (tmp_path / "policy.py").write_text(source)
 
@@ -183,7 +201,9 @@ def test_a_program_that_cannot_run_is_found(tmp_path: Path, source: str | None, 
 
 
 def test_a_programs_own_modules_may_be_imported(tmp_path: Path) -> None:
-    (tmp_path / "policy.py").write_text("def make_policy(c):\n  import parts\n  raise NotImplementedError\n")
+    (tmp_path / "policy.py").write_text(
+        "def make_policy(c):\n  import parts\n  raise NotImplementedError\n"
+    )
     (tmp_path / "parts.py").write_text("import math\n")
 
     def spoil(benchmark: Walking) -> None:
@@ -241,7 +261,8 @@ def test_bounds_that_are_no_numbers_are_found() -> None:
 
 
 def test_an_action_space_that_takes_anything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's cast is the gate; a Benchmark whose space it lets anything through would be named."""
+    """The kernel's cast is the gate; a Benchmark whose space it lets anything through would be
+    named."""
     from evopolicy.authoring import check
 
     monkeypatch.setattr(check, "cast_action", lambda *_, **__: (1, False))
@@ -352,7 +373,7 @@ def test_a_failure_score_that_would_pay_is_found() -> None:
     assert "failing would pay" in findings(spoil)
 
 
-# --- Feedback ----------------------------------------------------------------------------------------------------
+# --- Feedback -------------------------------------------------------------------------------------
 
 
 def test_a_summary_out_of_bounds_is_found() -> None:
@@ -364,14 +385,18 @@ def test_a_summary_out_of_bounds_is_found() -> None:
 
 def test_feedback_that_cannot_be_made_of_no_episode_is_found() -> None:
     def spoil(benchmark: Walking) -> None:
-        benchmark.summarize = lambda outcomes: {"mean": sum(o.length for o in outcomes) / len(outcomes)}
+        benchmark.summarize = lambda outcomes: {
+            "mean": sum(o.length for o in outcomes) / len(outcomes)
+        }
 
     assert "of no Episode none can be made: ZeroDivisionError" in findings(spoil)
 
 
 def test_feedback_that_needs_an_outcome_is_found() -> None:
     def spoil(benchmark: Walking) -> None:
-        benchmark.artifacts = lambda results, _: [] if all(r.outcome.length < 99 for r in results) else list(results)
+        benchmark.artifacts = lambda results, _: (
+            [] if all(r.outcome.length < 99 for r in results) else list(results)
+        )
 
     assert "of a faulty Episode none can be made" in findings(spoil)
 
@@ -380,16 +405,23 @@ def test_a_score_is_of_failed_episodes_too() -> None:
     def spoil(benchmark: Walking) -> None:
         benchmark.score = lambda outcome: outcome.episode_return / outcome.length
 
-    assert "of failed Episodes none can be made: EpisodeFault: Episode 0: walk: score raised Zero" in findings(spoil)
+    assert (
+        "of failed Episodes none can be made: EpisodeFault: Episode 0: walk: score raised Zero"
+        in findings(spoil)
+    )
 
 
-def leaky_file(file: str, content: Callable[[Walking], bytes], **changes: Any) -> Callable[[Walking], None]:
+def leaky_file(
+    file: str, content: Callable[[Walking], bytes], **changes: Any
+) -> Callable[[Walking], None]:
     def spoil(benchmark: Walking) -> None:
         def artifacts(_: Any, folder: Path) -> list[Artifact]:
             path = folder / file
             path.write_bytes(content(benchmark))
             artifact = Artifact(file, path, "text/plain")
-            return [replace(artifact, **{k: v(path) if callable(v) else v for k, v in changes.items()})]
+            return [
+                replace(artifact, **{k: v(path) if callable(v) else v for k, v in changes.items()})
+            ]
 
         benchmark.artifacts = artifacts
 
@@ -427,7 +459,9 @@ def test_a_table_with_two_columns_of_one_name_is_found() -> None:
 
 
 @pytest.mark.parametrize("which", ["seed", "policy_seed"])
-@pytest.mark.parametrize("spelling", [str, "{:x}".format, lambda seed: seed.to_bytes(8, "little").decode("latin-1")])
+@pytest.mark.parametrize(
+    "spelling", [str, "{:x}".format, lambda seed: seed.to_bytes(8, "little").decode("latin-1")]
+)
 def test_an_artifact_that_holds_a_seed_is_found(which: str, spelling: Callable[[int], str]) -> None:
     seen: list[int] = []
 
@@ -469,7 +503,9 @@ class Telling(Walk):
         self.seed = episode.seed
 
     def observation(self) -> Any:
-        return np.array([self.seed if self.where == "observation" else self.position, self.steps], np.float64)
+        return np.array(
+            [self.seed if self.where == "observation" else self.position, self.steps], np.float64
+        )
 
     def step(self, action: Any) -> Transition:
         info = {"hint": float(self.seed)} if self.where == "info" else {}
@@ -509,7 +545,7 @@ def test_a_seed_in_the_summary_is_found() -> None:
     assert "the summary holds a hidden seed" in findings(spoil)
 
 
-# --- pictures ----------------------------------------------------------------------------------------------------
+# --- pictures -------------------------------------------------------------------------------------
 
 
 def test_a_picture_of_an_unknown_episode_is_found() -> None:
@@ -532,7 +568,9 @@ def test_a_render_that_raises_is_found() -> None:
 
 
 @pytest.mark.parametrize(("length", "told"), [(9, True), (10, False)])
-def test_an_episode_that_was_broken_off_may_score_less_than_a_failed_one(length: int, told: bool) -> None:
+def test_an_episode_that_was_broken_off_may_score_less_than_a_failed_one(
+    length: int, told: bool
+) -> None:
     spec = replace(GOOD, failure_score=0.0, measures=())
     benchmark: Any = SimpleNamespace(spec=spec, score=lambda _: -5.0)
     result = EpisodeResult(0, Outcome(0, -5.0, length, "truncated"))

@@ -45,7 +45,11 @@ def test_a_name_makes_its_benchmark_with_its_parameters() -> None:
     ("name", "parameters", "sentence"),
     [
         ("cartpol", {}, "Did you mean 'cartpole'"),
-        ("cartpole", {"out_of_bound": "clip"}, "benchmark.out_of_bound .*Did you mean 'out_of_bounds'"),
+        (
+            "cartpole",
+            {"out_of_bound": "clip"},
+            "benchmark.out_of_bound .*Did you mean 'out_of_bounds'",
+        ),
         ("gymnasium", {"env_id": "CartPole-v1"}, "benchmark.failure_score"),
     ],
 )
@@ -63,7 +67,9 @@ def test_an_unknown_task_of_a_family_is_refused_with_the_near_name() -> None:
         load(task="acrobat")
 
 
-def test_a_distribution_that_cannot_be_imported_hides_no_other_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_distribution_that_cannot_be_imported_hides_no_other_and_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     install(monkeypatch, FAMILY, ("broken", "no_such_distribution:load"))
     assert "cartpole" in known_benchmarks()
     with pytest.raises(ConfigError, match=r"'broken' cannot be loaded.*no_such_distribution"):
@@ -81,8 +87,14 @@ def test_a_distribution_that_exits_when_it_is_imported_ends_no_command(
 
 def test_the_families_here_are_those_whose_environments_are_trusted() -> None:
     root = Path(__file__).parents[2]
-    projects = [tomllib.loads(file.read_text()) for file in (root / "benchmarks").glob("*/pyproject.toml")]
-    points = [point for project in projects for point in project["project"]["entry-points"][discovery.GROUP].values()]
+    projects = [
+        tomllib.loads(file.read_text()) for file in (root / "benchmarks").glob("*/pyproject.toml")
+    ]
+    points = [
+        point
+        for project in projects
+        for point in project["project"]["entry-points"][discovery.GROUP].values()
+    ]
     assert {point.partition(":")[0] for point in points} | {"evopolicy"} == discovery.SHIPPED
 
 
@@ -99,14 +111,17 @@ def test_an_entry_seen_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_listing_names_imports_no_environment() -> None:
     code = (
-        "import sys; from evopolicy.authoring import known_benchmarks; assert 'ant' in known_benchmarks();"
-        "print([m for m in ('gymnasium', 'mujoco', 'pygame', 'PIL', 'imageio') if m in sys.modules])"
+        "import sys; from evopolicy.authoring import known_benchmarks; assert 'ant' in "
+        "known_benchmarks();print([m for m in ('gymnasium', 'mujoco', 'pygame', 'PIL', 'imageio') "
+        "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_programs_lie_inside_an_installed_package_and_beside_src_in_a_source_tree(tmp_path: Path) -> None:
+def test_programs_lie_inside_an_installed_package_and_beside_src_in_a_source_tree(
+    tmp_path: Path,
+) -> None:
     package = tmp_path / "src" / "family"
     package.mkdir(parents=True)
     assert programs_folder(str(package / "__init__.py")) == tmp_path / "programs"

@@ -1,4 +1,5 @@
-"""docs/authoring.md is enough: the family it shows, installed from a temporary folder, keeps the contract."""
+"""docs/authoring.md is enough: the family it shows, installed from a temporary folder, keeps the
+contract."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ BLOCK = re.compile(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTA
 
 @pytest.fixture
 def family(tmp_path: Path) -> Path:
-    """The family as the document has it, installed as an installer would: package, Programs, entry points."""
+    """The family as the document has it, installed as an installer would: package, Programs, entry
+    points."""
     files = dict(BLOCK.findall(DOCUMENT.read_text()))
     for name, content in files.items():
         place = tmp_path / name
@@ -25,7 +27,9 @@ def family(tmp_path: Path) -> Path:
     assert entry is not None
     info = tmp_path / "src" / "evopolicy_icy_lake-0.1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evopolicy-icy-lake\nVersion: 0.1.0\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: evopolicy-icy-lake\nVersion: 0.1.0\n"
+    )
     (info / "entry_points.txt").write_text(f"[{entry[1]}]\n{entry[2]} = {entry[3]}\n")
     return tmp_path
 

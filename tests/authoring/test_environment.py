@@ -81,8 +81,18 @@ def test_measures_are_aggregates_of_columns_fields_and_functions() -> None:
 
 def test_fields_of_a_structured_observation_are_measured_as_those_of_an_array() -> None:
     fields = (Field("count"), Field("position", "m"), Field("steps"))
-    measures = (Measure("moved", "m", of="position", how="change"), Measure("counted", of="count", how="max"))
-    environment = toy({"kwargs": {"kind": "dict"}, "observation_fields": fields, "columns": (), "measures": measures})
+    measures = (
+        Measure("moved", "m", of="position", how="change"),
+        Measure("counted", of="count", how="max"),
+    )
+    environment = toy(
+        {
+            "kwargs": {"kind": "dict"},
+            "observation_fields": fields,
+            "columns": (),
+            "measures": measures,
+        }
+    )
     episode = environment.make(EpisodeSpec(0, 4, 9))
     episode.reset()
     for _ in range(3):
@@ -126,7 +136,8 @@ def test_a_reward_that_is_not_finite_is_a_fault_of_the_environment(reward: float
 def test_the_seed_alone_makes_the_episode() -> None:
     benchmark = toy()
     starts = {
-        seed: [float(benchmark.make(EpisodeSpec(i, seed, i)).reset()[0]) for i in range(2)] for seed in (0, 2**62)
+        seed: [float(benchmark.make(EpisodeSpec(i, seed, i)).reset()[0]) for i in range(2)]
+        for seed in (0, 2**62)
     }
     assert starts[0][0] == starts[0][1]
     assert starts[0][0] != starts[2**62][0]
@@ -144,8 +155,12 @@ def test_each_part_of_an_environment_has_a_seed_of_its_own() -> None:
 def test_of_a_steps_info_so_many_numbers_are_kept_and_none_that_no_record_holds() -> None:
     assert len(_numbers({f"n{place}": place for place in range(40)}, ())) == 32
     told = {"seed": 7, "as_float": np.float32(7), "policy": 9, "other": 8}
-    assert _numbers(told, (), frozenset({7, 9})) == {"other": 8}, "an Environment that tells its seed told the agent"
-    assert _numbers({"most": 2**63 - 1, "more": 2**63, "less": -(2**63), "large": 1e300}, ()) == {"most": 2**63 - 1}
+    assert _numbers(told, (), frozenset({7, 9})) == {"other": 8}, (
+        "an Environment that tells its seed told the agent"
+    )
+    assert _numbers({"most": 2**63 - 1, "more": 2**63, "less": -(2**63), "large": 1e300}, ()) == {
+        "most": 2**63 - 1
+    }
 
 
 def test_the_limit_of_the_id_truncates() -> None:
@@ -201,7 +216,11 @@ def test_an_info_entry_called_like_a_field_is_told_apart() -> None:
 def test_an_environment_is_given_actions_it_knows_as_its_own() -> None:
     """A MultiDiscrete of int32 was given int64, which its own `contains` refuses."""
     small = spaces.MultiDiscrete([2, 3], dtype=np.int32)
-    for space in (small, spaces.Dict({"a": small, "b": spaces.Discrete(2)}), spaces.Tuple((spaces.Discrete(2), small))):
+    for space in (
+        small,
+        spaces.Dict({"a": small, "b": spaces.Discrete(2)}),
+        spaces.Tuple((spaces.Discrete(2), small)),
+    ):
         change = own_action(space)
         plain, _ = cast_action(space_from_gymnasium(space), space_from_gymnasium(space).sample())
         assert change is not None and space.contains(change(plain)) and not space.contains(plain)
@@ -209,11 +228,15 @@ def test_an_environment_is_given_actions_it_knows_as_its_own() -> None:
 
 
 def test_pictures_may_be_asked_of_an_environment_for_the_policy() -> None:
-    env = toy({"observation_fields": (), "measures": ()}, kwargs={"render_mode": "rgb_array"}).open()
+    env = toy(
+        {"observation_fields": (), "measures": ()}, kwargs={"render_mode": "rgb_array"}
+    ).open()
     assert env.unwrapped.render_mode == "rgb_array"
 
 
-@pytest.mark.parametrize("given", [("x",) * 5, (np.zeros(2), None, False, False, {}), (np.zeros(2), 0.0, False, {})])
+@pytest.mark.parametrize(
+    "given", [("x",) * 5, (np.zeros(2), None, False, False, {}), (np.zeros(2), 0.0, False, {})]
+)
 def test_what_a_step_gives_that_cannot_be_read_is_the_environments_fault(given: Any) -> None:
     """And no exception of the step, which an Action could be to blame for."""
     benchmark = toy()

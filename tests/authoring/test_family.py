@@ -27,13 +27,17 @@ class Special(GymnasiumBenchmark):
 
 
 def test_a_family_may_give_single_tasks_a_class_of_their_own() -> None:
-    family = Family("nowhere:load", table(profile("plain"), profile("special")), Path(), {"special": Special})
+    family = Family(
+        "nowhere:load", table(profile("plain"), profile("special")), Path(), {"special": Special}
+    )
     assert type(family("special")) is Special
     assert type(family("plain")) is GymnasiumBenchmark
 
 
 def test_a_family_may_give_all_tasks_one_class() -> None:
-    assert type(Family("nowhere:load", table(profile("plain")), Path(), Special)("plain")) is Special
+    assert (
+        type(Family("nowhere:load", table(profile("plain")), Path(), Special)("plain")) is Special
+    )
 
 
 def test_an_unknown_task_is_refused_with_the_near_name() -> None:

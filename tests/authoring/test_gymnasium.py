@@ -29,7 +29,11 @@ def test_a_registered_id_is_a_benchmark() -> None:
     benchmark = load(TOY, failure_score=-500)
     check_benchmark(benchmark, render=False)
     assert benchmark.spec.slug == "gymnasium-evopolicy-test-Toy-v0"
-    assert benchmark.spec.parameters == {"env_id": TOY, "failure_score": -500.0, "out_of_bounds": "invalid"}
+    assert benchmark.spec.parameters == {
+        "env_id": TOY,
+        "failure_score": -500.0,
+        "out_of_bounds": "invalid",
+    }
 
 
 @pytest.mark.parametrize("kind", ["image", "dict"])
@@ -38,7 +42,9 @@ def test_images_and_structures_are_taken_too(kind: str) -> None:
 
 
 def test_the_reference_makes_the_same_benchmark_elsewhere() -> None:
-    benchmark = load(TOY, failure_score=-500, kwargs={"end": 2.0}, max_steps=20, out_of_bounds="clip")
+    benchmark = load(
+        TOY, failure_score=-500, kwargs={"end": 2.0}, max_steps=20, out_of_bounds="clip"
+    )
     again = benchmark.reference.load()
     assert again.spec.digest == benchmark.spec.digest
     assert again.spec.max_steps == 20
@@ -55,12 +61,20 @@ def test_keywords_and_limits_are_part_of_the_tasks_digest() -> None:
 
 def test_every_number_an_environment_is_seeded_with_fits_31_bits() -> None:
     """Public Environments refused the seeds of 63 bits: "Seed must be between 0 and 2**32 - 1"."""
-    benchmark = load_benchmark({**option("benchmark", "gymnasium"), "env_id": "CartPole-v1", "failure_score": 0})
+    benchmark = load_benchmark(
+        {**option("benchmark", "gymnasium"), "env_id": "CartPole-v1", "failure_score": 0}
+    )
     assert benchmark.spec.seed_bits == 31
-    pool = plan_pool(PoolConfig("derived", training=8, validation=4, assessment=4, seed=0), benchmark)
-    assert all(episode.seed < 2**31 for episode in (*pool.training, *pool.validation, *pool.assessment))
+    pool = plan_pool(
+        PoolConfig("derived", training=8, validation=4, assessment=4, seed=0), benchmark
+    )
+    assert all(
+        episode.seed < 2**31 for episode in (*pool.training, *pool.validation, *pool.assessment)
+    )
     env = Seeds()
-    GymnasiumEnvironment(env, Profile("s", "s/S-v0", "S-v0", "S", "", "", "", 0), benchmark.spec, last_seed(31)).reset()
+    GymnasiumEnvironment(
+        env, Profile("s", "s/S-v0", "S-v0", "S", "", "", "", 0), benchmark.spec, last_seed(31)
+    ).reset()
     assert len(env.seeds) == 3
     assert all(0 <= seed < 2**31 for seed in env.seeds)
 
@@ -137,7 +151,12 @@ def test_the_keys_of_the_option_are_those_it_takes() -> None:
     keys = {**option("benchmark", "gymnasium"), "env_id": TOY, "failure_score": 0}
     keys.pop("name")
     assert set(keys) == {one.name for one in fields(GymnasiumOptions)}
-    assert set(GymnasiumOptions(**keys).options) == {"env_id", "failure_score", "out_of_bounds", "seed_bits"}
+    assert set(GymnasiumOptions(**keys).options) == {
+        "env_id",
+        "failure_score",
+        "out_of_bounds",
+        "seed_bits",
+    }
 
 
 class Undescribed(gymnasium.Env[Any, Any]):
@@ -175,7 +194,9 @@ def made() -> gymnasium.Env[Any, Any]:
         (Called(), ""),
     ],
 )
-def test_words_about_python_or_gymnasium_are_no_documentation_of_a_task(entry: Any, words: str) -> None:
+def test_words_about_python_or_gymnasium_are_no_documentation_of_a_task(
+    entry: Any, words: str
+) -> None:
     """The goal had the docstring of functools.partial, or of gymnasium.Env."""
     assert _description(SimpleNamespace(entry_point=entry)) == words
 
@@ -192,31 +213,72 @@ def test_slugs_are_portable(env_id: str, slug: str) -> None:
     ("arguments", "sentence"),
     [
         ({"env_id": TOY}, "benchmark.failure_score is missing"),
-        ({"env_id": TOY, "failure_score": True}, "benchmark.failure_score is a finite number, found True"),
-        ({"env_id": TOY, "failure_score": "low"}, "benchmark.failure_score is a finite number, found 'low'"),
-        ({"env_id": TOY, "failure_score": float("nan")}, "benchmark.failure_score is a finite number, found nan"),
-        ({"env_id": TOY, "failure_score": float("-inf")}, "benchmark.failure_score is a finite number, found -inf"),
+        (
+            {"env_id": TOY, "failure_score": True},
+            "benchmark.failure_score is a finite number, found True",
+        ),
+        (
+            {"env_id": TOY, "failure_score": "low"},
+            "benchmark.failure_score is a finite number, found 'low'",
+        ),
+        (
+            {"env_id": TOY, "failure_score": float("nan")},
+            "benchmark.failure_score is a finite number, found nan",
+        ),
+        (
+            {"env_id": TOY, "failure_score": float("-inf")},
+            "benchmark.failure_score is a finite number, found -inf",
+        ),
         ({"env_id": TOY, "failure_score": 5.5}, "above the return 5 at which"),
         ({"failure_score": 0}, "benchmark.env_id is missing"),
-        ({"env_id": "CartPol-v1", "failure_score": 0}, "not registered in Gymnasium. Did you mean 'CartPole-v1'?"),
+        (
+            {"env_id": "CartPol-v1", "failure_score": 0},
+            "not registered in Gymnasium. Did you mean 'CartPole-v1'?",
+        ),
         ({"env_id": "Zzz-v0", "failure_score": 0}, "imports the module that registers it"),
-        ({"env_id": "no_such_module:A-v0", "failure_score": 0}, "the module 'no_such_module' cannot be imported"),
-        ({"env_id": "evopolicy-test/Endless-v0", "failure_score": 0}, "benchmark.max_steps is missing"),
+        (
+            {"env_id": "no_such_module:A-v0", "failure_score": 0},
+            "the module 'no_such_module' cannot be imported",
+        ),
+        (
+            {"env_id": "evopolicy-test/Endless-v0", "failure_score": 0},
+            "benchmark.max_steps is missing",
+        ),
         ({"env_id": TOY, "failure_score": 0, "kwargs": {"no": 1}}, "cannot be made: TypeError"),
         ({"env_id": TOY, "failure_score": 0, "out_of_bounds": "wrap"}, "benchmark.out_of_bounds"),
         (
             {"env_id": TOY, "failure_score": 0, "text": {"gaol": "Go."}},
             "text.gaol is not one of its keys. Did you mean 'goal'?",
         ),
-        ({"env_id": TOY, "failure_score": 0, "text": {"goal": 3}}, "benchmark.text.goal is a text, found 3"),
-        ({"env_id": TOY, "failure_score": 0, "observation_fields": "x"}, "observation_fields is a list with a name"),
-        ({"env_id": TOY, "failure_score": 0, "action_fields": [{"unit": "m"}]}, "action_fields[0].name is missing"),
-        ({"env_id": TOY, "failure_score": 0, "measures": {"far": {}}}, "benchmark.measures.far.of is missing"),
-        ({"env_id": TOY, "failure_score": 0, "measures": {"far": {"of": "x", "how": "most"}}}, "far.how is 'most'; it"),
-        ({"env_id": TOY, "failure_score": 0, "seed_bits": 64}, "benchmark.seed_bits is a whole number from 16 to 63"),
+        (
+            {"env_id": TOY, "failure_score": 0, "text": {"goal": 3}},
+            "benchmark.text.goal is a text, found 3",
+        ),
+        (
+            {"env_id": TOY, "failure_score": 0, "observation_fields": "x"},
+            "observation_fields is a list with a name",
+        ),
+        (
+            {"env_id": TOY, "failure_score": 0, "action_fields": [{"unit": "m"}]},
+            "action_fields[0].name is missing",
+        ),
+        (
+            {"env_id": TOY, "failure_score": 0, "measures": {"far": {}}},
+            "benchmark.measures.far.of is missing",
+        ),
+        (
+            {"env_id": TOY, "failure_score": 0, "measures": {"far": {"of": "x", "how": "most"}}},
+            "far.how is 'most'; it",
+        ),
+        (
+            {"env_id": TOY, "failure_score": 0, "seed_bits": 64},
+            "benchmark.seed_bits is a whole number from 16 to 63",
+        ),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_one_sentence(arguments: dict[str, Any], sentence: str) -> None:
+def test_what_cannot_be_run_is_refused_in_one_sentence(
+    arguments: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
         load(**arguments)
     assert "\n" not in str(error.value)

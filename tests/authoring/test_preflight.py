@@ -40,8 +40,14 @@ class Odd(gymnasium.Env[Any, Any]):
         if trouble == "bytes":
             self.observation_space = spaces.Box(0, 255, (2,), np.uint8)
         if trouble in ("seed", "seed in words", "number"):
-            told = spaces.Text(40) if trouble == "seed in words" else spaces.Box(0, np.inf, (3,), np.float64)
-            self.observation_space = spaces.Dict({"at": spaces.Discrete(2), "more": spaces.Tuple([told])})
+            told = (
+                spaces.Text(40)
+                if trouble == "seed in words"
+                else spaces.Box(0, np.inf, (3,), np.float64)
+            )
+            self.observation_space = spaces.Dict(
+                {"at": spaces.Discrete(2), "more": spaces.Tuple([told])}
+            )
         if trouble == "choice":
             self.observation_space = spaces.Discrete(5)
 
@@ -106,7 +112,9 @@ class OldReset(Odd):
 @pytest.fixture(scope="module", autouse=True)
 def _odd() -> Iterator[None]:
     gymnasium.register(ID, entry_point=cast(Any, Odd), max_episode_steps=20)
-    gymnasium.register("evopolicy-test/OldReset-v0", entry_point=cast(Any, OldReset), max_episode_steps=20)
+    gymnasium.register(
+        "evopolicy-test/OldReset-v0", entry_point=cast(Any, OldReset), max_episode_steps=20
+    )
     yield
     gymnasium.registry.pop(ID)
     gymnasium.registry.pop("evopolicy-test/OldReset-v0")
@@ -114,15 +122,28 @@ def _odd() -> Iterator[None]:
 
 def looked(trouble: str = "", failure_score: float = -5.0, **options: Any) -> dict[str, Any]:
     kwargs = {"trouble": trouble} if trouble else {}
-    return look(lambda *_, **__: None, env_id=ID, failure_score=failure_score, kwargs=kwargs, **options)
+    return look(
+        lambda *_, **__: None, env_id=ID, failure_score=failure_score, kwargs=kwargs, **options
+    )
 
 
 @pytest.mark.parametrize(
     ("trouble", "sentence"),
     [
-        ("no file", "reset raised FileNotFoundError: [Errno 2] No such file or directory: 'levels.bin'"),
-        ("old reset", "reset gave an array of float64 (2,); Gymnasium's API since 0.26 is (observation, info)"),
-        ("old step", "step gave a tuple of 4; Gymnasium's API since 0.26 is (observation, reward, terminated,"),
+        (
+            "no file",
+            "reset raised FileNotFoundError: [Errno 2] No such file or directory: 'levels.bin'",
+        ),
+        (
+            "old reset",
+            "reset gave an array of float64 (2,); Gymnasium's API since 0.26 is (observation, "
+            "info)",
+        ),
+        (
+            "old step",
+            "step gave a tuple of 4; Gymnasium's API since 0.26 is (observation, reward, "
+            "terminated,",
+        ),
         ("broken", "step raised KeyError: 'no such move'"),
         ("wordless", "reset raised AssertionError: `raise AssertionError` in test_preflight.py"),
         ("none", "step 1 gave None as reward; one number is needed"),
@@ -136,15 +157,26 @@ def looked(trouble: str = "", failure_score: float = -5.0, **options: Any) -> di
         ("bytes", "array([300,   0]): an array of int64 changes when it is cast to uint8"),
         ("choice", "expected an int from 0 to 4, found 77"),
         ("words", "expected numbers, found str 'left'"),
-        ("global", "the same seed and Actions gave another observation in reset, with another Episode beside it: it"),
+        (
+            "global",
+            "the same seed and Actions gave another observation in reset, with another Episode "
+            "beside it: it",
+        ),
         (
             "restless",
-            "the same seed and Actions gave another reward in step 1, with another Episode beside it: it draws",
+            "the same seed and Actions gave another reward in step 1, with another Episode beside "
+            "it: it draws",
         ),
-        ("reseeding", "the same seed and Actions gave another reward in step 1, with another Episode beside it: it"),
+        (
+            "reseeding",
+            "the same seed and Actions gave another reward in step 1, with another Episode beside "
+            "it: it",
+        ),
     ],
 )
-def test_what_could_not_be_measured_is_refused_before_anything_is_spent(trouble: str, sentence: str) -> None:
+def test_what_could_not_be_measured_is_refused_before_anything_is_spent(
+    trouble: str, sentence: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
         looked(trouble)
     assert str(error.value).startswith(f"benchmark.env_id '{ID}': ")
@@ -152,7 +184,9 @@ def test_what_could_not_be_measured_is_refused_before_anything_is_spent(trouble:
 
 
 def test_a_reset_without_a_seed_is_named_as_the_old_api() -> None:
-    with pytest.raises(ConfigError, match=r"reset raised TypeError.*; Gymnasium's API since 0.26 is reset\(seed="):
+    with pytest.raises(
+        ConfigError, match=r"reset raised TypeError.*; Gymnasium's API since 0.26 is reset\(seed="
+    ):
         look(lambda *_, **__: None, env_id="evopolicy-test/OldReset-v0", failure_score=0)
 
 
@@ -162,7 +196,9 @@ def test_keys_that_are_no_text_are_named() -> None:
 
 
 def test_a_failure_that_would_pay_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"benchmark.failure_score is -5, and a finished Episode .* scored -1200"):
+    with pytest.raises(
+        ConfigError, match=r"benchmark.failure_score is -5, and a finished Episode .* scored -1200"
+    ):
         looked("dear")
     assert looked("dear", failure_score=-1200)
     with pytest.raises(ConfigError, match="scored -600: failing would pay"):
@@ -175,9 +211,12 @@ def test_a_task_of_which_every_episode_is_the_same_is_remarked_in_its_runs() -> 
 
 
 @pytest.mark.parametrize(
-    ("trouble", "remarks"), [("seed", [SEED_SHOWN]), ("seed in words", [SEED_SHOWN]), ("number", [])]
+    ("trouble", "remarks"),
+    [("seed", [SEED_SHOWN]), ("seed in words", [SEED_SHOWN]), ("number", [])],
 )
-def test_a_task_whose_observations_show_their_hidden_seed_is_remarked(trouble: str, remarks: list[str]) -> None:
+def test_a_task_whose_observations_show_their_hidden_seed_is_remarked(
+    trouble: str, remarks: list[str]
+) -> None:
     """A Policy that knows it tells the Episodes it was tuned on from others."""
     assert looked(trouble)["remarks"] == remarks
 
@@ -187,14 +226,20 @@ def test_a_simulator_that_repeats_itself_but_for_rounding_is_remarked_not_refuse
     assert looked("rounding")["remarks"] == [INEXACT]
 
 
-def test_an_action_that_makes_it_raise_is_the_policys_trouble_where_the_initial_program_passes() -> None:
+def test_an_action_that_makes_it_raise_is_the_policys_trouble_where_the_initial_program_passes() -> (
+    None
+):
     assert looked("choosy")
 
 
 @pytest.mark.parametrize("trouble", ["", "close"])
 def test_what_works_is_told_as_plain_values(trouble: str) -> None:
     seen = looked(trouble)
-    assert (seen["action"], seen["max_steps"], seen["note"]) == ({"type": "discrete", "n": 3, "start": 0}, 20, "")
+    assert (seen["action"], seen["max_steps"], seen["note"]) == (
+        {"type": "discrete", "n": 3, "start": 0},
+        20,
+        "",
+    )
 
 
 def test_floats_outside_their_bounds_are_told_to_the_engineer() -> None:
@@ -224,5 +269,7 @@ def test_an_end_of_the_process_apart_names_the_id() -> None:
     def die(*_: Any) -> Any:
         raise ExecutionError("its process ended with exit code 7 while it was made")
 
-    with pytest.raises(ConfigError, match="'A-v0' cannot be looked at: its process ended with exit"):
+    with pytest.raises(
+        ConfigError, match="'A-v0' cannot be looked at: its process ended with exit"
+    ):
         load_in_subprocess(die, "A-v0", 0)

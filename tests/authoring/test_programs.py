@@ -1,4 +1,5 @@
-"""The Programs any task has: a neutral constant, and uniform random exactly as Gymnasium samples."""
+"""The Programs any task has: a neutral constant, and uniform random exactly as Gymnasium
+samples."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evopolicy.authoring import Family, PolicyContext, Profile, cast_action, load_policy, space_from_gymnasium
+from evopolicy.authoring import (
+    Family,
+    PolicyContext,
+    Profile,
+    cast_action,
+    load_policy,
+    space_from_gymnasium,
+)
 from evopolicy.authoring.benchmark import PROGRAMS
 from evopolicy.authoring.linear import linear_program
 
@@ -23,7 +31,9 @@ SPACES: list[Any] = [
     spaces.Box(-1, 1, (6,), np.float32),
     spaces.Box(np.array([-2.0, 0.0]), np.array([0.5, 9.0]), dtype=np.float64),
     spaces.Box(-np.inf, np.inf, (3,), np.float32),
-    spaces.Box(np.array([0.0, -np.inf, -np.inf]), np.array([np.inf, 1.0, np.inf]), dtype=np.float64),
+    spaces.Box(
+        np.array([0.0, -np.inf, -np.inf]), np.array([np.inf, 1.0, np.inf]), dtype=np.float64
+    ),
     spaces.Box(0, 255, (4, 4, 3), np.uint8),
     spaces.Box(-5, 5, (2,), np.int32),
     spaces.MultiDiscrete([3, 1, 7]),
@@ -58,7 +68,12 @@ def test_random_draws_what_gymnasium_samples(space: Any, seed: int) -> None:
     [
         *SPACES,
         spaces.Text(5, min_length=2, charset="xyz"),
-        spaces.Dict({"a": spaces.Discrete(3, start=4), "b": spaces.Tuple([spaces.Box(2, 3, (1,)), spaces.Text(3)])}),
+        spaces.Dict(
+            {
+                "a": spaces.Discrete(3, start=4),
+                "b": spaces.Tuple([spaces.Box(2, 3, (1,)), spaces.Text(3)]),
+            }
+        ),
     ],
     ids=str,
 )
@@ -85,10 +100,14 @@ def test_the_parametric_program_plays_any_task_of_numbers(seen: Any, tmp_path: P
         assert program is not None
         tuned = shutil.copytree(program, tmp_path / str(answered))
         first = json.loads((program / "params.json").read_text())
-        values = {name: rng.normal(0, 9, np.shape(numbers)).tolist() for name, numbers in first.items()}
+        values = {
+            name: rng.normal(0, 9, np.shape(numbers)).tolist() for name, numbers in first.items()
+        }
         (tuned / "params.json").write_text(json.dumps(values))
         policy = load_policy(tuned, PolicyContext(observation, action, {}, 0, 10))
-        assert not any(cast_action(action, policy.act(observation.sample(rng)))[1] for _ in range(4))
+        assert not any(
+            cast_action(action, policy.act(observation.sample(rng)))[1] for _ in range(4)
+        )
 
 
 def test_what_is_no_numbers_or_too_many_has_no_parametric_program() -> None:
@@ -99,7 +118,8 @@ def test_what_is_no_numbers_or_too_many_has_no_parametric_program() -> None:
 
 def test_the_neutral_action_is_zero_or_the_nearest_to_it() -> None:
     policy = load_policy(
-        PROGRAMS / "initial", context(spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 3.0]), dtype=np.float64))
+        PROGRAMS / "initial",
+        context(spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 3.0]), dtype=np.float64)),
     )
     assert policy.act(None).tolist() == [0.0, 2.0]
 

@@ -1,4 +1,5 @@
-"""Public packages of Environments: each id runs, or is refused before anything is spent. Asked for by a variable."""
+"""Public packages of Environments: each id runs, or is refused before anything is spent. Asked for
+by a variable."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "check_public_environments.py"
 
 @pytest.mark.timeout(14_400)
 def test_public_environments_run_or_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    """The folder that the variable names keeps what was installed; packages after it, separated by commas, limit it."""
+    """The folder that the variable names keeps what was installed; packages after it, separated by
+    commas, limit it."""
     if not os.environ.get(ASKED):
         pytest.skip(f"it installs dozens of packages: asked for by {ASKED}=FOLDER")
     folder, *packages = os.environ[ASKED].split(",")
@@ -27,5 +29,7 @@ def test_public_environments_run_or_are_refused_in_a_sentence(tmp_path: Path) ->
     rows = [row for row in json.loads(found.read_text()) if row["ended"] != "skipped"]
     assert packages or len({row["package"] for row in rows}) >= 25
     for row in rows:
-        assert row["ended"] == "runs" or (row["ended"] == "refused" and row["id"] in row["said"]), row
+        assert row["ended"] == "runs" or (row["ended"] == "refused" and row["id"] in row["said"]), (
+            row
+        )
         assert "\n" not in row["said"], row

@@ -38,11 +38,15 @@ EPISODE = EpisodeSpec(7, 3, 4)
 
 def toy(**kwargs: Any) -> GymnasiumBenchmark:
     text: dict[str, Any] = dict.fromkeys(("title", "goal", "scoring", "ending"), "text")
-    profile = Profile("toy", "test/Toy-v0", "evopolicy-test/Toy-v0", failure_score=-200.0, kwargs=kwargs, **text)
+    profile = Profile(
+        "toy", "test/Toy-v0", "evopolicy-test/Toy-v0", failure_score=-200.0, kwargs=kwargs, **text
+    )
     return GymnasiumBenchmark(profile, BenchmarkReference("nowhere:load"))
 
 
-def record(benchmark: GymnasiumBenchmark, folder: Path, push: float, steps: int | None = None) -> Path:
+def record(
+    benchmark: GymnasiumBenchmark, folder: Path, push: float, steps: int | None = None
+) -> Path:
     trace = folder / "t.trace"
     rollout(benchmark, EPISODE, lambda _: [push], trace=trace, steps=steps)
     return trace
@@ -78,7 +82,9 @@ def test_a_replay_is_an_animation_and_a_contact_sheet(tmp_path: Path) -> None:
         assert sheet.size[0] == 5 * 80
 
 
-def test_where_the_policy_sees_pictures_the_replay_is_made_of_them_without_stepping_again(tmp_path: Path) -> None:
+def test_where_the_policy_sees_pictures_the_replay_is_made_of_them_without_stepping_again(
+    tmp_path: Path,
+) -> None:
     class Seeing(GymnasiumBenchmark):
         def open(self, **options: Any) -> Any:
             raise AssertionError(f"nothing is to be drawn again, with {options}")
@@ -132,7 +138,9 @@ def test_an_environment_that_cannot_draw_gives_no_picture(tmp_path: Path) -> Non
     assert not (tmp_path / "replays").exists()
 
 
-def test_mujoco_is_not_drawn_where_no_opengl_is_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mujoco_is_not_drawn_where_no_opengl_is_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     benchmark = toy()
     trace = record(benchmark, tmp_path, 0.0)
     monkeypatch.setattr(replay, "_draws_with_mujoco", lambda _: True)
@@ -187,7 +195,11 @@ def returned(outcome: Outcome) -> float:
 
 
 def test_worst_median_and_best_are_pictured() -> None:
-    assert worst_median_best([result(i, x) for i, x in enumerate((5, 1, 9, 3, 7))], returned) == [1, 0, 2]
+    assert worst_median_best([result(i, x) for i, x in enumerate((5, 1, 9, 3, 7))], returned) == [
+        1,
+        0,
+        2,
+    ]
 
 
 def test_a_failed_episode_is_graded_as_the_host_grades_it() -> None:
@@ -196,7 +208,9 @@ def test_a_failed_episode_is_graded_as_the_host_grades_it() -> None:
     assert toy().pictured(below) == [1, 0, 2], "what it lost before it failed counts"
 
 
-def test_episodes_are_pictured_by_a_score_of_the_benchmarks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_are_pictured_by_a_score_of_the_benchmarks_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(GymnasiumBenchmark, "score", lambda _, outcome: -outcome.episode_return)
     assert toy().pictured([result(i, x) for i, x in enumerate((5, 1, 9, 3, 7))]) == [2, 0, 1]
 
@@ -208,7 +222,8 @@ def test_without_steps_or_trace_nothing_is_pictured() -> None:
 
 
 def test_arrays_of_a_trace_may_be_read_only(tmp_path: Path) -> None:
-    """Rows come back as read-only views; an Environment that writes into its Action still replays."""
+    """Rows come back as read-only views; an Environment that writes into its Action still
+    replays."""
     benchmark = toy()
     trace = record(benchmark, tmp_path, 0.5)
 

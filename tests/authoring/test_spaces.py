@@ -42,7 +42,12 @@ def test_every_supported_kind_keeps_what_defines_it() -> None:
             "type": "tuple",
             "spaces": [
                 {"type": "multi_discrete", "nvec": [2, 5]},
-                {"type": "text", "max_length": 4, "min_length": 1, "charset": spaces.Text(4).characters},
+                {
+                    "type": "text",
+                    "max_length": 4,
+                    "min_length": 1,
+                    "charset": spaces.Text(4).characters,
+                },
             ],
         },
     }
@@ -50,7 +55,14 @@ def test_every_supported_kind_keeps_what_defines_it() -> None:
 
 def test_a_choice_lies_between_its_ends() -> None:
     space = Discrete(4, start=-1)
-    assert [not belongs(space, value) for value in range(-2, 4)] == [False, True, True, True, True, False]
+    assert [not belongs(space, value) for value in range(-2, 4)] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
     assert belongs(space, 3) == "expected an int from -1 to 2, found 3"
 
 
@@ -120,7 +132,9 @@ def test_a_stranger_is_described(value: Any, fault: str) -> None:
 
 def test_columns_name_every_number_in_the_order_of_flatten() -> None:
     space = space_from_gymnasium(
-        spaces.Dict({"a": spaces.Box(-1, 1, (2, 2)), "b": spaces.Discrete(3), "c": spaces.Box(-1, 1, (1,))})
+        spaces.Dict(
+            {"a": spaces.Box(-1, 1, (2, 2)), "b": spaces.Discrete(3), "c": spaces.Box(-1, 1, (1,))}
+        )
     )
     value = {"a": np.array([[1, 2], [3, 4]]), "b": 5, "c": np.array([6])}
     assert column_names(space, "o") == ["o_a_0_0", "o_a_0_1", "o_a_1_0", "o_a_1_1", "o_b", "o_c"]
@@ -128,14 +142,17 @@ def test_columns_name_every_number_in_the_order_of_flatten() -> None:
 
 
 @pytest.mark.parametrize(
-    "space", [spaces.Box(0, 255, (96, 96, 3), np.uint8), spaces.Box(0, 1, (3, 3, 5)), spaces.Text(3)]
+    "space",
+    [spaces.Box(0, 255, (96, 96, 3), np.uint8), spaces.Box(0, 1, (3, 3, 5)), spaces.Text(3)],
 )
 def test_images_grids_and_text_are_no_table(space: Any) -> None:
     assert column_names(space_from_gymnasium(space), "o") is None
 
 
 def test_a_text_space_keeps_its_letters() -> None:
-    assert space_from_gymnasium(spaces.Text(3, charset="ab")) == Text(3, 1, spaces.Text(3, charset="ab").characters)
+    assert space_from_gymnasium(spaces.Text(3, charset="ab")) == Text(
+        3, 1, spaces.Text(3, charset="ab").characters
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,18 @@ def toy(kind: str = "flat", **profile: Any) -> GymnasiumBenchmark:
         "columns": (Column("place", "m", "Where it is."),),
         "kwargs": {"kind": kind},
     }
-    return GymnasiumBenchmark(Profile(**{**text, **base, **profile}), BenchmarkReference("nowhere:load"))
+    return GymnasiumBenchmark(
+        Profile(**{**text, **base, **profile}), BenchmarkReference("nowhere:load")
+    )
 
 
-def played(benchmark: GymnasiumBenchmark, folder: Path, index: int = 7, steps: int = 5) -> EpisodeResult:
+def played(
+    benchmark: GymnasiumBenchmark, folder: Path, index: int = 7, steps: int = 5
+) -> EpisodeResult:
     trace = folder / f"{index}.trace"
-    outcome = rollout(benchmark, EpisodeSpec(index, 3, 4), lambda _: [0.25], trace=trace, steps=steps)
+    outcome = rollout(
+        benchmark, EpisodeSpec(index, 3, 4), lambda _: [0.25], trace=trace, steps=steps
+    )
     return EpisodeResult(index, outcome, trace=trace)
 
 
@@ -50,14 +56,25 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_flat_trace_has_a_named_column_for_every_number(tmp_path: Path) -> None:
-    benchmark = toy(observation_fields=(Field("position"), Field("steps")), action_fields=(Field("move"),))
+    benchmark = toy(
+        observation_fields=(Field("position"), Field("steps")), action_fields=(Field("move"),)
+    )
     artifacts = benchmark.artifacts([played(benchmark, tmp_path)], tmp_path)
     assert [(a.name, a.media_type, a.retention, a.episode) for a in artifacts] == [
         ("episodes/traces.json", "application/json", "permanent", None),
         ("episodes/0007.csv", "text/csv", "bulk", 7),
     ]
     rows = read(artifacts[1].path)
-    assert list(rows[0]) == ["step", "position", "steps", "move", "reward", "terminated", "truncated", "place"]
+    assert list(rows[0]) == [
+        "step",
+        "position",
+        "steps",
+        "move",
+        "reward",
+        "terminated",
+        "truncated",
+        "place",
+    ]
     assert [row["step"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
     assert [row["move"] for row in rows] == ["", *["0.25"] * 5]
     assert float(rows[2]["position"]) - float(rows[1]["position"]) == pytest.approx(0.25)
@@ -66,12 +83,16 @@ def test_a_flat_trace_has_a_named_column_for_every_number(tmp_path: Path) -> Non
 
 def test_the_index_explains_columns_and_rows(tmp_path: Path) -> None:
     benchmark = toy()
-    index = json.loads(benchmark.artifacts([played(benchmark, tmp_path)], tmp_path)[0].path.read_text())
+    index = json.loads(
+        benchmark.artifacts([played(benchmark, tmp_path)], tmp_path)[0].path.read_text()
+    )
     assert {"name": "place", "unit": "m", "meaning": "Where it is."} in index["columns"]
     assert index["episodes"] == {"7": {"file": "0007.csv", "rows": 6, "omitted_rows": 0}}
 
 
-def test_rows_between_head_and_tail_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_between_head_and_tail_are_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(traces, "ROWS", 6)
     benchmark = toy()
     artifacts = benchmark.artifacts([played(benchmark, tmp_path, steps=12)], tmp_path)
@@ -79,7 +100,9 @@ def test_rows_between_head_and_tail_are_left_out_and_counted(tmp_path: Path, mon
     assert json.loads(artifacts[0].path.read_text())["episodes"]["7"]["omitted_rows"] == 7
 
 
-def test_a_trace_as_long_as_the_bound_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_as_long_as_the_bound_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(traces, "ROWS", 6)
     benchmark = toy()
     artifacts = benchmark.artifacts([played(benchmark, tmp_path, steps=5)], tmp_path)
@@ -105,11 +128,26 @@ def test_a_row_whose_observation_was_over_the_trace_limit_has_empty_cells(
     trace = tmp_path / "t.trace"
     with TraceWriter(trace) as writer:
         writer.write(TraceRow(0, np.zeros(2, np.float32), None, 0.0, False, False, {}))
-        writer.write(TraceRow(1, np.zeros(2, np.float32), np.zeros(1, np.float32), 1.5, False, False, {"place": 1.0}))
+        writer.write(
+            TraceRow(
+                1,
+                np.zeros(2, np.float32),
+                np.zeros(1, np.float32),
+                1.5,
+                False,
+                False,
+                {"place": 1.0},
+            )
+        )
     benchmark = toy()
     artifacts = benchmark.artifacts([EpisodeResult(0, trace=trace)], tmp_path)
     row = read(artifacts[1].path)[1]
-    assert (row["observation_0"], row["action"], row["reward"], row["place"]) == ("", "0", "1.5", "")
+    assert (row["observation_0"], row["action"], row["reward"], row["place"]) == (
+        "",
+        "0",
+        "1.5",
+        "",
+    )
 
 
 def test_whole_numbers_keep_all_their_digits(tmp_path: Path) -> None:
@@ -150,4 +188,7 @@ def test_arrays_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_nothing_is_written_without_a_trace(tmp_path: Path) -> None:
     benchmark = toy()
     assert benchmark.artifacts([], tmp_path) == []
-    assert benchmark.artifacts([EpisodeResult(0), EpisodeResult(1, trace=tmp_path / "gone")], tmp_path) == []
+    assert (
+        benchmark.artifacts([EpisodeResult(0), EpisodeResult(1, trace=tmp_path / "gone")], tmp_path)
+        == []
+    )

@@ -13,9 +13,16 @@ from pathlib import Path
 from evopolicy.execution.sandbox.descendants import descendants
 
 COMMAND = [sys.executable, "-m", "evopolicy.cli.main"]
-TINY = ["benchmark=cartpole", "protocol=smoke", "budget.submissions=2", "budget.episodes=2", "tracking=off"]
+TINY = [
+    "benchmark=cartpole",
+    "protocol=smoke",
+    "budget.submissions=2",
+    "budget.episodes=2",
+    "tracking=off",
+]
 PATIENCE = 300.0
-"""Seconds after which a thing that was waited for is taken to never happen. No verdict: only what ends a hang."""
+"""Seconds after which a thing that was waited for is taken to never happen. No verdict: only what
+ends a hang."""
 
 
 class Place:
@@ -26,7 +33,11 @@ class Place:
         self.output = folder / "outputs"
         self.started: list[subprocess.Popen[str]] = []
         self.mark = uuid.uuid4().hex
-        self.environment = {**os.environ, "EVOPOLICY_TEST_MARK": self.mark, "PYTHONPATH": str(folder)}
+        self.environment = {
+            **os.environ,
+            "EVOPOLICY_TEST_MARK": self.mark,
+            "PYTHONPATH": str(folder),
+        }
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -56,11 +67,15 @@ class Place:
         return process
 
     def thinking(self, runs: int, command: subprocess.Popen[str]) -> None:
-        """Return once the agents of so many Runs, by the name `command`, sleep: each has its process."""
+        """Return once the agents of so many Runs, by the name `command`, sleep: each has its
+        process."""
 
         def all_sleep() -> bool:
             assert command.poll() is None, command.communicate()
-            journals = [path.read_text() for path in self.output.glob("runs/cartpole/command/*/journal.jsonl")]
+            journals = [
+                path.read_text()
+                for path in self.output.glob("runs/cartpole/command/*/journal.jsonl")
+            ]
             asleep = sum(_argv(pid)[0].endswith(b"sleep") for pid in self.marked())
             return sum("agent_started" in text for text in journals) == runs and asleep >= runs
 
@@ -69,7 +84,9 @@ class Place:
     def cells(self) -> list[int]:
         """Of the marked, those that are the process of a cell."""
         found = {pid for pid in self.marked() if b"evopolicy.sweeps.cell" in _argv(pid)}
-        return sorted(found.difference(*map(descendants, found)))  # a child that has yet to run its own program
+        return sorted(
+            found.difference(*map(descendants, found))
+        )  # a child that has yet to run its own program
 
     def marked(self) -> set[int]:
         """Living processes that have the mark in their environment, or a parent that has."""

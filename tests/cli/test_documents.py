@@ -1,4 +1,5 @@
-"""README and docs: every command can be typed, every page renders with its tables whole, every link leads somewhere."""
+"""README and docs: every command can be typed, every page renders with its tables whole, every link
+leads somewhere."""
 
 from __future__ import annotations
 
@@ -27,15 +28,21 @@ NEEDS_MORE = re.compile(
 
 
 def commands(page: Path) -> list[tuple[str, ...]]:
-    """Those in its code blocks, and those in its text that give a value to a key; `...` is the reader's."""
+    """Those in its code blocks, and those in its text that give a value to a key; `...` is the
+    reader's."""
     text = page.read_text("utf-8")
     blocks = re.findall(r"^```.*?$(.*?)^```", text, re.M | re.S)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     lines = [
-        line.rpartition("uv run ")[2] if line.startswith(("uv run", "pip install uv && ")) else line for line in lines
+        line.rpartition("uv run ")[2] if line.startswith(("uv run", "pip install uv && ")) else line
+        for line in lines
     ]
     inline = re.findall(r"`(evopolicy [^`]*=[^`]+)`", text)
-    found = [shlex.split(line, comments=True)[1:] for line in [*lines, *inline] if line.startswith("evopolicy ")]
+    found = [
+        shlex.split(line, comments=True)[1:]
+        for line in [*lines, *inline]
+        if line.startswith("evopolicy ")
+    ]
     return [tuple(word for word in words if not word.endswith("...")) for words in found]
 
 
@@ -47,11 +54,17 @@ def planned(words: Sequence[str]) -> list[str]:
     least = {"agent": "random", "benchmark": "cartpole"}
     said = {word.lstrip("+").partition("=")[0] for word in words}
     whole = {"experiment", "suite"} & said
-    more = [f"{key}={value}" for key, value in least.items() if key not in said and not (whole and key == "benchmark")]
+    more = [
+        f"{key}={value}"
+        for key, value in least.items()
+        if key not in said and not (whole and key == "benchmark")
+    ]
     return ["--dry-run", *words, *(more if "experiment" not in said else [])]
 
 
-@pytest.mark.parametrize(("page", "words"), [one for one in ALL if one[1] and one[1][0] not in VERBS])
+@pytest.mark.parametrize(
+    ("page", "words"), [one for one in ALL if one[1] and one[1][0] not in VERBS]
+)
 def test_a_command_that_runs_something_can_be_planned(
     page: str,
     words: tuple[str, ...],
@@ -106,7 +119,9 @@ def test_a_page_renders_with_its_tables_whole_and_its_links_lead_somewhere(page:
     for token in tokens:
         if token.type == "inline":
             torn = [line for line in token.content.splitlines() if line.startswith("|")]
-            assert not torn, f"a row outside its table, line {token.map and token.map[0] + 1}: {torn[0]}"
+            assert not torn, (
+                f"a row outside its table, line {token.map and token.map[0] + 1}: {torn[0]}"
+            )
     lines = page.read_text("utf-8").splitlines()
     for token in tokens:
         if token.type == "table_open" and token.map:

@@ -1,4 +1,5 @@
-"""A person as the engineer: the workspace is laid, the Run waits, outlives its Host and is told from agents' Runs."""
+"""A person as the engineer: the workspace is laid, the Run waits, outlives its Host and is told
+from agents' Runs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ CLIENT = Path(sys.executable).with_name("evopolicy-session")
 
 def session(workspace: Path, *words: str) -> dict[str, Any]:
     """What the person's shell in the workspace is told."""
-    done = subprocess.run([str(CLIENT), *words], cwd=workspace, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [str(CLIENT), *words],
+        cwd=workspace,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
@@ -39,7 +47,9 @@ def test_a_person_works_from_any_shell_and_goes_on_after_the_host_was_killed(pla
     first = place.start(*ASKED)
     workspace = opened(place, 1)
     assert session(workspace, "submit", "program", "--episodes", "0")["submission"]["score"] > 0
-    for pid in place.marked():  # the Host, its cell and its workers; the person's shell is none of them
+    for (
+        pid
+    ) in place.marked():  # the Host, its cell and its workers; the person's shell is none of them
         with_it = subprocess.run(["kill", "-9", str(pid)], capture_output=True, check=False)
         assert with_it.returncode == 0 or pid not in place.marked()
     first.communicate()
@@ -57,7 +67,11 @@ def test_a_person_works_from_any_shell_and_goes_on_after_the_host_was_killed(pla
     run = load_run(workspace.parent)
     assert run.valid and run.state.agent_ended == "finished" and len(run.state.submissions) == 2
     record = run.record
-    assert (record.entry, record.agent_isolation, record.agent_network) == ("Ada (human)", "none", "open")
+    assert (record.entry, record.agent_isolation, record.agent_network) == (
+        "Ada (human)",
+        "none",
+        "open",
+    )
     assert record.isolation != "none"
     assert "Ada (human)" in place.run("table", "source=outputs").stdout
     place.run(*ASKED)  # reused: nobody is asked again
@@ -72,7 +86,11 @@ def test_ctrl_c_leaves_the_run_open_for_later(place: Place) -> None:
     assert not load_run(workspace.parent).finished
 
 
-@pytest.mark.parametrize(("label", "entry"), [("", "human"), ("human", "human"), ("Ada", "Ada (human)")])
+@pytest.mark.parametrize(
+    ("label", "entry"), [("", "human"), ("human", "human"), ("Ada", "Ada (human)")]
+)
 def test_no_label_hides_a_person(label: str, entry: str) -> None:
-    agent = load_agent("human", {"name": "human", "label": label, "model": "", "program": "initial"})
+    agent = load_agent(
+        "human", {"name": "human", "label": label, "model": "", "program": "initial"}
+    )
     assert agent.identity.label == entry

@@ -1,4 +1,5 @@
-"""One command at a time works on a Run, however it is named; the others harm nothing and say who does."""
+"""One command at a time works on a Run, however it is named; the others harm nothing and say who
+does."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def test_the_same_run_asked_for_in_any_way_is_refused_and_the_first_goes_on(plac
     assert not is_owned(folder) and not load_run(folder).finished
 
 
-def test_what_an_interrupted_command_says_to_type_can_be_typed_whatever_the_output_is_called(place: Place) -> None:
+def test_what_an_interrupted_command_says_to_type_can_be_typed_whatever_the_output_is_called(
+    place: Place,
+) -> None:
     place.output = place.folder / "a %20b?"
     command, folder = sleeping(place, f"output={place.output.name}")
     os.kill(command.pid, signal.SIGINT)
@@ -88,7 +91,9 @@ def test_a_killed_command_leaves_no_owner_and_the_next_goes_on_at_once(place: Pl
     pids = place.marked()
     os.kill(command.pid, signal.SIGKILL)
     command.communicate(timeout=PATIENCE)
-    done = place.run(*SLEEPING, code=1)  # waits for what the killed one started; such an agent cannot go on
+    done = place.run(
+        *SLEEPING, code=1
+    )  # waits for what the killed one started; such an agent cannot go on
     assert "host_killed" in done.stdout
     gone(pids)
     assert load_run(folder).finished and not is_owned(folder)
@@ -99,7 +104,8 @@ def test_a_killed_command_leaves_no_owner_and_the_next_goes_on_at_once(place: Pl
 def test_a_command_that_was_started_to_ignore_interrupts_ends_its_cells_all_the_same(
     place: Place, number: signal.Signals
 ) -> None:
-    """As `nohup` and `&` in a script do it: what a command ignores, the processes it starts begin by ignoring too."""
+    """As `nohup` and `&` in a script do it: what a command ignores, the processes it starts begin
+    by ignoring too."""
     (place.folder / "sitecustomize.py").write_text(UNHURRIED)
     earlier = signal.signal(number, signal.SIG_IGN)
     try:

@@ -41,7 +41,9 @@ def test_a_list_has_no_spaces_and_nothing_empty() -> None:
     assert listed("") == []
 
 
-def test_the_output_of_a_run_is_above_it_however_its_path_is_written(records: Any, tmp_path: Path) -> None:
+def test_the_output_of_a_run_is_above_it_however_its_path_is_written(
+    records: Any, tmp_path: Path
+) -> None:
     folder = records.write_run(tmp_path / "a%20b?")
     sibling = folder / ".." / ".." / "cma_es" / folder.name
     assert output_above(folder) == output_above(sibling) == tmp_path / "a%20b?"

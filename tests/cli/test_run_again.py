@@ -99,9 +99,13 @@ def test_a_run_is_run_again(
             patch.setenv("PYTHONPATH", str(tmp_path))
             patch.setenv("EVOPOLICY_TEST_FAULT", state)
             assert main([*words, "launcher.retries=0"]) == 1
-        assert ("killed" if "killed" in state else "No space left on device") in "".join(capsys.readouterr())
+        assert ("killed" if "killed" in state else "No space left on device") in "".join(
+            capsys.readouterr()
+        )
         kept = [run] if run.exists() else list(Path("outputs/invalid").glob("*/*/*"))
-        assert [load_run(folder).valid for folder in kept] == [False], "what there was is whole, here or there"
+        assert [load_run(folder).valid for folder in kept] == [False], (
+            "what there was is whole, here or there"
+        )
     if way == "resume a Run" and not run.exists():
         assert main(words) == 2
         assert f"{run}" in capsys.readouterr().err
@@ -109,9 +113,13 @@ def test_a_run_is_run_again(
     assert main(words) == 0, capsys.readouterr()
     assert load_run(run).valid
     kept = list(Path("outputs/invalid").glob("*/*/*"))
-    assert [load_run(folder).valid for folder in kept] == ([] if state == "interrupted" else [False])
+    assert [load_run(folder).valid for folder in kept] == (
+        [] if state == "interrupted" else [False]
+    )
     assert all((folder / "programs").exists() for folder in kept)
-    assert sorted(path.name for path in run.parent.iterdir()) == [run.name], "nothing of the command stays"
+    assert sorted(path.name for path in run.parent.iterdir()) == [run.name], (
+        "nothing of the command stays"
+    )
 
 
 @pytest.mark.parametrize("way", ["single", "resume a Run", "resume a sweep"])

@@ -17,12 +17,16 @@ from evopolicy.tracking.download import Downloaded
 from evopolicy.tracking.store import Tracking
 
 
-def test_sweeps_are_named_and_folders_are_listed(make_sweep: Callable[..., Any], tmp_path: Path) -> None:
+def test_sweeps_are_named_and_folders_are_listed(
+    make_sweep: Callable[..., Any], tmp_path: Path
+) -> None:
     make_sweep("quick", seeds=1)
     make_sweep("slow", seeds=1)
     output = {"output": str(tmp_path)}
     assert sources({"sweep": "quick", **output}) == [sweep_folder(tmp_path, "quick")]
-    assert sources({"sweep": "quick,slow", **output}) == [sweep_folder(tmp_path, name) for name in ("quick", "slow")]
+    assert sources({"sweep": "quick,slow", **output}) == [
+        sweep_folder(tmp_path, name) for name in ("quick", "slow")
+    ]
     assert sources({"source": "a, b,a,"}) == [Path("a"), Path("b")]
 
 
@@ -52,7 +56,11 @@ def test_an_experiment_is_downloaded_and_what_is_left_out_is_named(
         return Downloaded((tmp_path / "there",), 1, 0, ("a \x1b[2J cell: has not ended yet",))
 
     monkeypatch.setattr(downloading, "download", download)
-    options = {"source": "mlflow:paper/quick,own", "output": str(tmp_path), "tracking.uri": "http://host:5000"}
+    options = {
+        "source": "mlflow:paper/quick,own",
+        "output": str(tmp_path),
+        "tracking.uri": "http://host:5000",
+    }
     assert sources(options) == [tmp_path / "there", Path("own")]
     assert asked == [("paper/quick", tmp_path, Tracking("http://host:5000"))]
     told = capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Whole sweeps by the real command, in processes of their own: reuse, failures, interrupts, and what is left behind."""
+"""Whole sweeps by the real command, in processes of their own: reuse, failures, interrupts, and
+what is left behind."""
 
 from __future__ import annotations
 
@@ -45,15 +46,22 @@ def test_a_sweep_runs_every_cell_and_the_same_command_reuses_them_all(place: Pla
     cells = read_sweep(sweep_folder(place.output, "night")).cells
     assert [cell.status for cell in cells] == ["finished", "finished"]
     assert [cell.entry for cell in cells] == ["baseline", "random"]
-    journals = {cell.run: (place.output / cell.run / "journal.jsonl").read_bytes() for cell in cells}
+    journals = {
+        cell.run: (place.output / cell.run / "journal.jsonl").read_bytes() for cell in cells
+    }
     assert all(load_run(place.output / cell.run).valid for cell in cells)
     assert not list(place.output.glob("runs/*/*/*/live.json"))
 
     again = place.run(*sweep)
     assert "2 cells of 2 finished before and are reused" in again.stdout
     assert "random on cartpole, seed 0" in again.stdout
-    assert [cell.status for cell in read_sweep(sweep_folder(place.output, "night")).cells] == ["reused", "reused"]
-    assert {cell.run: (place.output / cell.run / "journal.jsonl").read_bytes() for cell in cells} == journals
+    assert [cell.status for cell in read_sweep(sweep_folder(place.output, "night")).cells] == [
+        "reused",
+        "reused",
+    ]
+    assert {
+        cell.run: (place.output / cell.run / "journal.jsonl").read_bytes() for cell in cells
+    } == journals
 
     more = place.run("agent=baseline,random,cma_es", *TINY, "sweep=night", "--dry-run")
     assert more.stdout.count("finished, reused") == 2 and "cma_es" in more.stdout
@@ -76,21 +84,29 @@ def test_a_failing_cell_is_told_at_the_end_and_the_exit_code_says_so(place: Plac
     assert "1 cell of 2 failed" in done.stdout and "the simulator is broken" in done.stdout
     good, bad = read_sweep(sweep_folder(place.output, "mixed")).cells
     assert (good.status, bad.status) == ("finished", "failed")
-    assert (good.entry, bad.entry) == ("baseline", "baseline"), "another id is another Benchmark, no axis"
+    assert (good.entry, bad.entry) == ("baseline", "baseline"), (
+        "another id is another Benchmark, no axis"
+    )
     assert "the simulator is broken" in bad.error
     assert "\n" not in bad.error
     assert not place.marked()
 
 
-def test_an_environment_that_ends_its_process_is_told_before_anything_is_spent(place: Place) -> None:
+def test_an_environment_that_ends_its_process_is_told_before_anything_is_spent(
+    place: Place,
+) -> None:
     """The command ended without a word, and so did every other cell."""
     (place.folder / "gone_env.py").write_text("import os; os._exit(7)")
-    environment = ["benchmark=gymnasium", "benchmark.env_id=CartPole-v1,gone_env:Gone-v0", "benchmark.failure_score=0"]
+    environment = [
+        "benchmark=gymnasium",
+        "benchmark.env_id=CartPole-v1,gone_env:Gone-v0",
+        "benchmark.failure_score=0",
+    ]
     done = place.run("agent=baseline", *environment, *TINY[1:], "sweep=gone", code=2)
     assert "cell 2 (" in done.stderr
     assert (
-        "'gone_env:Gone-v0' cannot be looked at: its process ended with exit code 7 while it was imported"
-        in done.stderr
+        "'gone_env:Gone-v0' cannot be looked at: its process ended with exit code 7 while it was "
+        "imported" in done.stderr
     )
     assert not (place.output / "runs").exists()
 
@@ -113,7 +129,14 @@ def test_a_corrupt_record_is_named_before_anything_is_spent(place: Place) -> Non
     assert not (place.output / "runs" / "cartpole" / "baseline").exists()
 
 
-WAITING = ["agent=command", "agent.argv=[sleep,'600']", "seed=0,1", *TINY, "sweep=long", "launcher.cells=2"]
+WAITING = [
+    "agent=command",
+    "agent.argv=[sleep,'600']",
+    "seed=0,1",
+    *TINY,
+    "sweep=long",
+    "launcher.cells=2",
+]
 
 
 def _waiting(place: Place) -> subprocess.Popen[str]:
@@ -133,7 +156,10 @@ def test_ctrl_c_ends_every_process_says_what_goes_on_and_resume_does(place: Plac
     assert command.returncode == 130, out + err
     assert "evopolicy resume sweep=long" in err and "Traceback" not in out + err
     gone(pids | place.marked())
-    assert [cell.status for cell in read_sweep(sweep_folder(place.output, "long")).cells] == ["pending", "pending"]
+    assert [cell.status for cell in read_sweep(sweep_folder(place.output, "long")).cells] == [
+        "pending",
+        "pending",
+    ]
     # The command agent cannot be started again in a half-done Run: what there is gets measured.
     done = place.run("resume", "sweep=long", code=1)
     assert "host_killed" in done.stdout
@@ -152,7 +178,10 @@ def test_killing_the_launcher_leaves_no_process(place: Place) -> None:
 def test_two_commands_never_run_one_sweep(place: Place) -> None:
     command = _waiting(place)
     refused = place.run(*WAITING, code=2)
-    assert f"another command is running the sweep 'long' (pid {command.pid}, since 20" in refused.stderr
+    assert (
+        f"another command is running the sweep 'long' (pid {command.pid}, since 20"
+        in refused.stderr
+    )
     assert "evopolicy --multirun agent=command" in refused.stderr
     os.kill(command.pid, signal.SIGTERM)
     command.communicate(timeout=PATIENCE)
@@ -172,9 +201,14 @@ def test_the_tracker_logs_the_sweep_and_ends(place: Place) -> None:
 def test_a_tracker_that_fails_is_a_warning_with_the_command_that_rebuilds(place: Place) -> None:
     store = f"tracking.uri=sqlite:///{place.folder}/no/such/folder/x.db"
     (place.folder / "no").write_text("")
-    done = place.run("-m", "agent=random", *TINY[:-1], store, "sweep=untracked", "launcher.tracker_seconds=15")
+    done = place.run(
+        "-m", "agent=random", *TINY[:-1], store, "sweep=untracked", "launcher.tracker_seconds=15"
+    )
     assert "warning:" in done.stdout and "evopolicy track source=" in done.stdout
-    assert all(cell.status == "finished" for cell in read_sweep(sweep_folder(place.output, "untracked")).cells)
+    assert all(
+        cell.status == "finished"
+        for cell in read_sweep(sweep_folder(place.output, "untracked")).cells
+    )
 
 
 def test_a_cell_that_is_asked_to_end_does_so_in_order(place: Place) -> None:
@@ -194,12 +228,19 @@ def test_a_cell_that_is_asked_to_end_does_so_in_order(place: Place) -> None:
 def test_resume_goes_on_with_the_cells_of_the_newest_command_alone(tmp_path: Path) -> None:
     def tasks(first: int, *names: str) -> list[Task]:
         return [
-            Task(Job({}, name, name, "cartpole", 0, None, ""), tmp_path / f"{n:04d}.json", tmp_path / "log")
+            Task(
+                Job({}, name, name, "cartpole", 0, None, ""),
+                tmp_path / f"{n:04d}.json",
+                tmp_path / "log",
+            )
             for n, name in enumerate(names, first)
         ]
 
     def written() -> list[str]:
-        return [msgspec.json.decode(path.read_bytes(), type=Job).entry for path in sorted(tmp_path.glob("*.json"))]
+        return [
+            msgspec.json.decode(path.read_bytes(), type=Job).entry
+            for path in sorted(tmp_path.glob("*.json"))
+        ]
 
     _write_jobs(tasks(1, "a", "b", "c"))
     assert written() == ["a", "b", "c"]

@@ -40,7 +40,9 @@ def test_a_place_where_this_user_may_not_write_is_refused(tmp_path: Path) -> Non
         tmp_path.chmod(0o700)
 
 
-def test_what_was_there_stays_where_the_new_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_there_stays_where_the_new_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "a.txt"
     target.write_text("old")
 

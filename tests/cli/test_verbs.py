@@ -88,13 +88,19 @@ def test_status_tells_running_cells_from_those_whose_process_is_gone(
     owned: Callable[[Path], Ownership],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    runs = [records.write_run(tmp_path, records.a_record(seed=seed), until="opened") for seed in range(3)]
+    runs = [
+        records.write_run(tmp_path, records.a_record(seed=seed), until="opened")
+        for seed in range(3)
+    ]
     (runs[0] / LIVE).write_bytes(live(os.getpid()))
     owned(runs[0])
-    # Its number was given to another process after it was killed: this one, which works on another Run.
+    # Its number was given to another process after it was killed: this one, which works on another
+    # Run.
     (runs[1] / LIVE).write_bytes(live(os.getpid(), seed=1))
     cells = [records.cell_of(tmp_path, run, "running") for run in runs[:2]]
-    records.write_cells(tmp_path, "night", [*cells, records.cell_of(tmp_path, runs[2], "failed", "a\x1b[2Jb")])
+    records.write_cells(
+        tmp_path, "night", [*cells, records.cell_of(tmp_path, runs[2], "failed", "a\x1b[2Jb")]
+    )
     assert main(["status", "sweep=night", f"output={tmp_path}"]) == 0
     first, second, third, total = capsys.readouterr().out.splitlines()
     assert "running, session 3/8, best score 12.5" in first
@@ -107,7 +113,9 @@ def test_status_tells_running_cells_from_those_whose_process_is_gone(
     assert "sweep night: 1 of 3 cells done" in everywhere
 
 
-def test_status_of_a_quiet_folder_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_a_quiet_folder_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["status", f"output={tmp_path}"]) == 0
     assert capsys.readouterr().out == "nothing is running\n"
 
@@ -157,7 +165,17 @@ def test_track_and_ui_use_the_store_of_the_sweep_unless_another_is_named(
     monkeypatch.setattr(ui, "run_ui", lambda *given, **_: seen.append(given))
     sweep = tmp_path / "sweeps" / "quick"
     assert main(["track", f"source={sweep}"]) == 0
-    assert main(["track", f"source={sweep}", "tracking.uri=sqlite:///x.db", "tracking.artifacts=standard"]) == 0
+    assert (
+        main(
+            [
+                "track",
+                f"source={sweep}",
+                "tracking.uri=sqlite:///x.db",
+                "tracking.artifacts=standard",
+            ]
+        )
+        == 0
+    )
     assert main(["track", f"source={next((tmp_path / 'runs').glob('*/*/*'))}"]) == 0
     assert main(["ui", f"output={tmp_path}"]) == 0
     outputs = [given[1] for given in seen[:3]]
@@ -172,11 +190,17 @@ def test_evaluate_measures_a_program_and_shows_how_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "policy.py").write_text("def make_policy(context):\n    raise ValueError('not \\x1b[2J today')\n")
+    (tmp_path / "policy.py").write_text(
+        "def make_policy(context):\n    raise ValueError('not \\x1b[2J today')\n"
+    )
     arguments = ["evaluate", "program=.", "benchmark=cartpole", "split=assessment", "episodes=3"]
     assert main(arguments) == 1  # it fails wherever it is tried: a mistake to mend
     said = capsys.readouterr().out
-    assert "3 Episodes of assessment" in said and "3 of 3 Episodes: 3 exception" in said and "today" in said
+    assert (
+        "3 Episodes of assessment" in said
+        and "3 of 3 Episodes: 3 exception" in said
+        and "today" in said
+    )
     assert "\x1b" not in said
     assert not list(tmp_path.glob("outputs/*"))
 

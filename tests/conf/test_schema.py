@@ -48,5 +48,10 @@ def test_optional_fields_take_null_and_sequences_are_lists() -> None:
 
 def test_known_keys_reach_into_nested_groups_and_the_command() -> None:
     keys = set(known_keys())
-    assert {"budget.episodes", "session.limits.wall_seconds", "execution.limits.act_seconds", "seed"} <= keys
+    assert {
+        "budget.episodes",
+        "session.limits.wall_seconds",
+        "execution.limits.act_seconds",
+        "seed",
+    } <= keys
     assert {"sweep", "dry_run", "launcher.cells"} <= keys

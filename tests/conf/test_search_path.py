@@ -37,13 +37,20 @@ def test_a_distribution_ships_its_own_options(distribution: Path) -> None:
 def test_a_users_folder_adds_options_and_experiments(tmp_path: Path) -> None:
     (tmp_path / "mine" / "budget").mkdir(parents=True)
     (tmp_path / "mine" / "experiment").mkdir()
-    (tmp_path / "mine" / "budget" / "long.yaml").write_text("defaults: [essay, _self_]\nepisodes: 96\n")
+    (tmp_path / "mine" / "budget" / "long.yaml").write_text(
+        "defaults: [essay, _self_]\nepisodes: 96\n"
+    )
     (tmp_path / "mine" / "experiment" / "night.yaml").write_text(
-        "# @package _global_\ndefaults: [{override /budget: long}, {override /agent: random}]\nseed: 7\n"
+        "# @package _global_\ndefaults: [{override /budget: long}, {override /agent: "
+        "random}]\nseed: 7\n"
     )
     arguments = ["--config-dir", str(tmp_path / "mine"), "experiment=night", "benchmark=cartpole"]
     config = compose.plain(compose.compose_one(arguments))
-    assert (config["budget"]["episodes"], config["budget"]["submissions"], config["seed"]) == (96, 16, 7)
+    assert (config["budget"]["episodes"], config["budget"]["submissions"], config["seed"]) == (
+        96,
+        16,
+        7,
+    )
     assert config["agent"]["name"] == "random"
 
 

@@ -1,4 +1,5 @@
-"""Each of the seven studies has its sweep, its table, its figure and its paragraph; each can be planned as it is."""
+"""Each of the seven studies has its sweep, its table, its figure and its paragraph; each can be
+planned as it is."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ Capture = pytest.CaptureFixture[str]
 
 def test_every_study_has_a_sweep_a_table_a_figure_and_its_commands() -> None:
     folders = [conf_folder() / group / "study" for group in ("experiment", "table", "figure")]
-    assert [{path.stem for path in folder.glob("*.yaml")} for folder in folders] == [set(STUDIES)] * 3
+    assert [{path.stem for path in folder.glob("*.yaml")} for folder in folders] == [
+        set(STUDIES)
+    ] * 3
     text = (conf_folder().parent / "docs" / "studies.md").read_text()
     for name in STUDIES:
         assert f"evopolicy -m experiment=study/{name}" in text
@@ -43,7 +46,9 @@ def test_every_study_has_a_sweep_a_table_a_figure_and_its_commands() -> None:
 
 
 @pytest.mark.parametrize(("name", "cells"), STUDIES.items())
-def test_a_study_is_planned_as_it_stands(name: str, cells: int, tmp_path: Path, capsys: Capture) -> None:
+def test_a_study_is_planned_as_it_stands(
+    name: str, cells: int, tmp_path: Path, capsys: Capture
+) -> None:
     assert main(["--dry-run", f"experiment=study/{name}", f"output={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert f"sweep study-{name.replace('_', '-')}: {cells} cells" in printed
@@ -54,7 +59,10 @@ def test_a_study_takes_any_list_of_agents(tmp_path: Path, capsys: Capture) -> No
     assert main(["--dry-run", *words, f"output={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert "16 cells" in printed
-    assert "baseline budget.episodes=64 budget.submissions=32 pool.training=128 on cartpole, seed 0" in printed
+    assert (
+        "baseline budget.episodes=64 budget.submissions=32 pool.training=128 on cartpole, seed 0"
+        in printed
+    )
 
 
 def test_cma_es_searches_in_another_way_at_every_level_of_scaling() -> None:
@@ -67,6 +75,9 @@ def test_cma_es_searches_in_another_way_at_every_level_of_scaling() -> None:
         for submissions, units, pool in itertools.product(*levels):
             budget = BudgetLeft(units, submissions, pool, pool, exhaust=False)
             plan = make_plan(len(json.loads(file.read_text())), budget, None, None)
-            windows = [window(turn * plan.episodes, plan.episodes, pool) for turn in range(plan.generations)]
+            windows = [
+                window(turn * plan.episodes, plan.episodes, pool)
+                for turn in range(plan.generations)
+            ]
             searches.add((plan.population, *windows))
         assert len(searches) == math.prod(map(len, levels)), f"two levels are one on {benchmark}"

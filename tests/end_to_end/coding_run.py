@@ -1,4 +1,5 @@
-"""Whole CartPole Runs of coding agents against the scripted provider: what their tests have in common."""
+"""Whole CartPole Runs of coding agents against the scripted provider: what their tests have in
+common."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ KEY_VARIABLE = "SCRIPTED_PROVIDER_KEY"
 KEY = "a-real-key-of-the-scripted-provider"
 
 needs_bubblewrap = pytest.mark.skipif(
-    not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
+    not isolation.probe_level("bubblewrap").works,
+    reason="bubblewrap: the probe says it does not work on this machine",
 )
 
 
@@ -32,14 +34,32 @@ def agent_settings(name: str, server: ModelServer) -> dict[str, Any]:
     if name in COMMANDS:
         shipped = option("agent", name)
         asked = {**shipped["provider"], "url": f"{server.url}/v1", "key_variable": KEY_VARIABLE}
-        return {**shipped, "model": MODEL, "argv": [str(program(name)), *shipped["argv"][1:]], "provider": asked}
+        return {
+            **shipped,
+            "model": MODEL,
+            "argv": [str(program(name)), *shipped["argv"][1:]],
+            "provider": asked,
+        }
     cli = {"cli": str(program(name))} if name in PROGRAMS else {}
-    return {"name": name, "model": MODEL, "base_url": f"{server.url}{ROOTS[name]}", "key_variable": KEY_VARIABLE, **cli}
+    return {
+        "name": name,
+        "model": MODEL,
+        "base_url": f"{server.url}{ROOTS[name]}",
+        "key_variable": KEY_VARIABLE,
+        **cli,
+    }
 
 
 COMMANDS = ("qwen_code", "mini_swe_agent")
 """Options over `command`."""
-ROOTS = {"codex": "/v1", "chat": "/v1", "claude_code": "", "gemini_cli": "", "opencode": "/v1", "kimi_code": "/v1"}
+ROOTS = {
+    "codex": "/v1",
+    "chat": "/v1",
+    "claude_code": "",
+    "gemini_cli": "",
+    "opencode": "/v1",
+    "kimi_code": "/v1",
+}
 """What the base URL of each protocol ends with."""
 
 
@@ -50,7 +70,8 @@ def ran(
     options: Mapping[str, Any] | None = None,
     session: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A Run within the smallest protocol. `options` are further ones of the agent, `session` of conf/session."""
+    """A Run within the smallest protocol. `options` are further ones of the agent, `session` of
+    conf/session."""
     config = load_config(
         "smoke",
         output=str(folder / "output"),
@@ -66,7 +87,13 @@ def ran(
 
 def used(run: Run) -> Tokens:
     """The Run's usage in the provider's terms."""
-    kinds = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+    kinds = (
+        "input_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+    )
     return Tokens(*(run.state.usage.get(kind) or 0 for kind in kinds))
 
 
@@ -74,7 +101,9 @@ def told(transcript: Transcript) -> Tokens:
     """A transcript's usage, likewise."""
     usage = transcript.usage
     written, answered = (usage.cache_write_tokens, usage.output_tokens), usage.reasoning_tokens
-    return Tokens(*(kind or 0 for kind in (usage.input_tokens, usage.cached_tokens, *written, answered)))
+    return Tokens(
+        *(kind or 0 for kind in (usage.input_tokens, usage.cached_tokens, *written, answered))
+    )
 
 
 def heldout(run: Run) -> float:
@@ -87,7 +116,8 @@ def transcripts(run: Run) -> list[Transcript]:
 
 
 def is_wait(call: ToolCall) -> bool:
-    """Whether it only waited for a Submission that a busy machine measures for longer than one call may last."""
+    """Whether it only waited for a Submission that a busy machine measures for longer than one call
+    may last."""
     return WAIT in str(dict(call.arguments))
 
 
@@ -100,7 +130,9 @@ def work(run: Run) -> list[ToolCall]:
 
 def said(run: Run) -> str:
     """All that is known of how it went, for a test that fails."""
-    logs = sorted((run.folder / "agent").glob("attempt-*/std*.log")) + [run.folder / "journal.jsonl"]
+    logs = sorted((run.folder / "agent").glob("attempt-*/std*.log")) + [
+        run.folder / "journal.jsonl"
+    ]
     return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-3000:]}" for path in logs)
 
 

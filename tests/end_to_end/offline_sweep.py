@@ -31,9 +31,15 @@ SETTINGS: Mapping[str, Any] = {
 
 
 def sweep_offline_agents(output: Path) -> list[Run]:
-    """Run every agent on every Benchmark with every seed, and write the sweep NAME under `output`."""
+    """Run every agent on every Benchmark with every seed, and write the sweep NAME under
+    `output`."""
     with one_engine_a_benchmark():
-        runs = [_run(output, agent, name, seed) for name in BENCHMARKS for agent in AGENTS for seed in SEEDS]
+        runs = [
+            _run(output, agent, name, seed)
+            for name in BENCHMARKS
+            for agent in AGENTS
+            for seed in SEEDS
+        ]
     cells = tuple(
         Cell(
             run.folder.relative_to(output).as_posix(),
@@ -50,7 +56,14 @@ def sweep_offline_agents(output: Path) -> list[Run]:
 
 
 def _run(output: Path, agent: str, benchmark: str, seed: int) -> Run:
-    config = load_config("smoke", output=str(output), agent={"name": agent}, benchmark=benchmark, seed=seed, **SETTINGS)
+    config = load_config(
+        "smoke",
+        output=str(output),
+        agent={"name": agent},
+        benchmark=benchmark,
+        seed=seed,
+        **SETTINGS,
+    )
     return build.run_cell(config)
 
 
@@ -69,7 +82,8 @@ class _Kept:
 
 @contextmanager
 def one_engine_a_benchmark() -> Iterator[None]:
-    """Inside, Runs of one Benchmark share its engine: starting one costs more than such a Run's Episodes."""
+    """Inside, Runs of one Benchmark share its engine: starting one costs more than such a Run's
+    Episodes."""
     engines: dict[str, LocalExecutor] = {}
     start = build.build_executor
 

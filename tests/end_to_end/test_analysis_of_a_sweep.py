@@ -1,4 +1,5 @@
-"""One sweep of the offline agents and its regrade, read by every table, figure, notebook and the report."""
+"""One sweep of the offline agents and its regrade, read by every table, figure, notebook and the
+report."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from evopolicy.analysis import find_runs, load_frames
 from evopolicy.analysis.figures.config import KINDS as FIGURES
 from evopolicy.cli.main import main
 from evopolicy.presets import conf_folder
-from tests.end_to_end.offline_sweep import AGENTS, BENCHMARKS, NAME, SEEDS, one_engine_a_benchmark, sweep_offline_agents
+from tests.end_to_end.offline_sweep import (
+    AGENTS,
+    BENCHMARKS,
+    NAME,
+    SEEDS,
+    one_engine_a_benchmark,
+    sweep_offline_agents,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("analysis_of_a_sweep")]
 
@@ -29,7 +37,12 @@ TABLES = sorted(
 )
 NOTEBOOKS = sorted((conf_folder().parent / "notebooks").glob("*.ipynb"))
 RULES = ("validation_mean", "last")
-TITLES = {"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1", "acrobot": "Acrobot-v1", "frozen_lake": "FrozenLake-v1"}
+TITLES = {
+    "cartpole": "CartPole-v1",
+    "pendulum": "Pendulum-v1",
+    "acrobot": "Acrobot-v1",
+    "frozen_lake": "FrozenLake-v1",
+}
 Capture = pytest.CaptureFixture[str]
 
 
@@ -39,7 +52,13 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("offline")
     sweep_offline_agents(folder)
     with one_engine_a_benchmark():
-        words = ["regrade", f"sweep={NAME}", f"output={folder}", "name=rules", f"selection={','.join(RULES)}"]
+        words = [
+            "regrade",
+            f"sweep={NAME}",
+            f"output={folder}",
+            "name=rules",
+            f"selection={','.join(RULES)}",
+        ]
         assert main(words) == 0
     return folder
 
@@ -50,7 +69,9 @@ def means(output: Path) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         assert run.result.assessment is not None
-        found.setdefault((run.record.entry, run.record.benchmark.slug), []).append(run.result.assessment.mean)
+        found.setdefault((run.record.entry, run.record.benchmark.slug), []).append(
+            run.result.assessment.mean
+        )
     return {key: sum(values) / len(values) for key, values in found.items()}
 
 
@@ -65,13 +86,15 @@ def table(name: str, output: Path, capsys: Capture, *words: str) -> list[dict[st
     return list(csv.DictReader(io.StringIO(printed.out)))
 
 
-# --- the sweep and its regrade -----------------------------------------------------------------------------------
+# --- the sweep and its regrade --------------------------------------------------------------------
 
 
 def test_every_cell_is_a_full_valid_run(output: Path) -> None:
     frames = load_frames(find_runs(output / "sweeps" / NAME))
     cells = {(row.entry, row.benchmark, row.seed) for row in frames.runs.itertuples()}
-    assert cells == {(agent, name, seed) for agent in AGENTS for name in BENCHMARKS for seed in SEEDS}
+    assert cells == {
+        (agent, name, seed) for agent in AGENTS for name in BENCHMARKS for seed in SEEDS
+    }
     assert frames.runs["valid"].all()
     assert set(frames.episodes["split"]) == {"training", "validation", "assessment"}
     assert frames.gaps.empty
@@ -79,23 +102,29 @@ def test_every_cell_is_a_full_valid_run(output: Path) -> None:
 
 def test_a_regrade_by_several_rules_names_them_and_selects_by_each(output: Path) -> None:
     runs = find_runs(output / "regrades" / "rules")
-    assert {run.record.entry for run in runs} == {f"{agent} selection={rule}" for agent in AGENTS for rule in RULES}
+    assert {run.record.entry for run in runs} == {
+        f"{agent} selection={rule}" for agent in AGENTS for rule in RULES
+    }
     assert len(runs) == len(AGENTS) * len(BENCHMARKS) * len(SEEDS) * len(RULES)
     before = {run.record.result_key: run for run in find_runs(output / "sweeps" / NAME)}
     for run in runs:
         parent = before[run.record.parent]
-        assert [s.program for s in run.state.submissions] == [s.program for s in parent.state.submissions]
+        assert [s.program for s in run.state.submissions] == [
+            s.program for s in parent.state.submissions
+        ]
         if run.record.selection.rule == "last":
             assert run.result.selected_submission == run.state.published[-1].id
         else:
             assert run.result.assessment == parent.result.assessment
 
 
-# --- tables ------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_has_the_agents_or_the_runs_they_made(name: str, output: Path, capsys: Capture) -> None:
+def test_every_table_has_the_agents_or_the_runs_they_made(
+    name: str, output: Path, capsys: Capture
+) -> None:
     rows = table(name, output, capsys)
     told = {value for row in rows for value in row.values()} | set(rows[0])
     assert set(AGENTS) <= told, f"{name} lacks an agent"
@@ -132,27 +161,39 @@ def test_rank_scores_are_those_of_the_means(output: Path, capsys: Capture) -> No
         assert rows[agent]["wins"] == str(ranks.count(1))
 
 
-def test_the_published_rows_stand_beside_the_runs_on_the_papers_benchmarks(output: Path, capsys: Capture) -> None:
-    (row,) = [r for r in table("paper/heldout", output, capsys, "benchmarks=acrobot") if r["benchmark"] == "acrobot"]
+def test_the_published_rows_stand_beside_the_runs_on_the_papers_benchmarks(
+    output: Path, capsys: Capture
+) -> None:
+    (row,) = [
+        r
+        for r in table("paper/heldout", output, capsys, "benchmarks=acrobot")
+        if r["benchmark"] == "acrobot"
+    ]
     known = means(output)
     assert float(row["cma_es"]) == pytest.approx(known["cma_es", "acrobot"])
     assert "GPT-5.5" in " ".join(row)
 
 
-def test_new_parameters_are_counted_as_edits_where_that_is_asked_for(output: Path, capsys: Capture) -> None:
+def test_new_parameters_are_counted_as_edits_where_that_is_asked_for(
+    output: Path, capsys: Capture
+) -> None:
     def total(rows: list[dict[str, str]], column: str) -> int:
         return sum(int(row[column]) for row in rows if row["entry"] == "cma_es")
 
     asked = table("study/evolution_dynamics", output, capsys)
     paper = table("study/evolution_dynamics", output, capsys, "data_edits=false")
     changes = len(BENCHMARKS) * len(SEEDS) * 3
-    assert sum(total(asked, kind) for kind in ("parametric_edits", "retests", "rollbacks")) == changes
+    assert (
+        sum(total(asked, kind) for kind in ("parametric_edits", "retests", "rollbacks")) == changes
+    )
     assert total(asked, "parametric_edits") > 0
     assert (total(paper, "parametric_edits"), total(paper, "retests")) == (0, changes)
 
 
 def test_the_selection_table_compares_rules_on_the_same_runs(output: Path, capsys: Capture) -> None:
-    rows = table("study/selection_validity", output, capsys, f"source={output / 'regrades' / 'rules'}")
+    rows = table(
+        "study/selection_validity", output, capsys, f"source={output / 'regrades' / 'rules'}"
+    )
     assert len(rows) == len(AGENTS) * len(BENCHMARKS) * len(RULES)
     by_cell: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
     for row in rows:
@@ -164,17 +205,23 @@ def test_the_selection_table_compares_rules_on_the_same_runs(output: Path, capsy
         assert cell["last"]["best"] == cell["validation_mean"]["best"]
 
 
-def test_without_a_regrade_the_best_in_hindsight_is_not_known(output: Path, capsys: Capture) -> None:
+def test_without_a_regrade_the_best_in_hindsight_is_not_known(
+    output: Path, capsys: Capture
+) -> None:
     rows = table("study/selection_validity", output, capsys)
     assert {row["best"] for row in rows if row["entry"] == "cma_es"} == {""}
 
 
-# --- figures -----------------------------------------------------------------------------------------------------
+# --- figures --------------------------------------------------------------------------------------
 
 
 def figure(name: str, target: Path, output: Path, *words: str) -> str:
     """The text of a figure of the sweep, written as SVG."""
-    given = [] if any(word.startswith("source=") for word in words) else [f"sweep={NAME}", f"output={output}"]
+    given = (
+        []
+        if any(word.startswith("source=") for word in words)
+        else [f"sweep={NAME}", f"output={output}"]
+    )
     assert main(["figure", f"name={name}", f"to={target}", *given, *words]) == 0
     root = ElementTree.parse(target).getroot()
     return " ".join(" ".join(root.itertext()).split())
@@ -197,7 +244,9 @@ def test_every_figure_is_met_here() -> None:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_figure_names_its_agents_and_says_of_how_many_runs_it_is(name: str, output: Path, tmp_path: Path) -> None:
+def test_every_figure_names_its_agents_and_says_of_how_many_runs_it_is(
+    name: str, output: Path, tmp_path: Path
+) -> None:
     words = list(DRAWN[name])
     if name == "timeline":
         run = next(r for r in find_runs(output / "sweeps" / NAME) if r.record.entry == "cma_es")
@@ -210,7 +259,12 @@ def test_every_figure_names_its_agents_and_says_of_how_many_runs_it_is(name: str
 
 def test_a_figure_is_a_picture_too(output: Path, tmp_path: Path) -> None:
     file = tmp_path / "rank.png"
-    assert main(["figure", "name=rank", "dark=true", f"to={file}", f"sweep={NAME}", f"output={output}"]) == 0
+    assert (
+        main(
+            ["figure", "name=rank", "dark=true", f"to={file}", f"sweep={NAME}", f"output={output}"]
+        )
+        == 0
+    )
     with Image.open(file) as picture:
         assert min(picture.size) > 100
         assert len(picture.convert("RGB").getcolors(1 << 20) or ()) > 3
@@ -231,16 +285,20 @@ def test_the_splits_of_a_regrade_show_every_rule(output: Path, tmp_path: Path) -
     assert "cma_es selection=last" in text
 
 
-# --- the report --------------------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
-def test_the_report_of_the_sweep_has_every_run_and_asks_for_nothing(output: Path, tmp_path: Path) -> None:
+def test_the_report_of_the_sweep_has_every_run_and_asks_for_nothing(
+    output: Path, tmp_path: Path
+) -> None:
     page = tmp_path / "sweep.html"
     assert main(["report", f"sweep={NAME}", f"output={output}", f"to={page}"]) == 0
     html = page.read_text()
     assert [name for name in (*AGENTS, *BENCHMARKS) if name not in html] == []
     for key, mean in means(output).items():
-        written = [f"{mean:{form}}".replace("-", "\N{MINUS SIGN}") for form in (".4g", ".3g", ".2f", ".3f")]
+        written = [
+            f"{mean:{form}}".replace("-", "\N{MINUS SIGN}") for form in (".4g", ".3g", ".2f", ".3f")
+        ]
         assert any(text in html for text in written), key
     assert not re.search(r'(src|href)="(https?:)?//', html)
 
@@ -254,7 +312,7 @@ def test_the_report_of_one_run_has_its_submissions_and_diffs(output: Path, tmp_p
     assert "params.json" in html
 
 
-# --- notebooks ---------------------------------------------------------------------------------------------------
+# --- notebooks ------------------------------------------------------------------------------------
 
 PARAMETERS = {
     "01_compare_agents": "sources = ['{output}/sweeps/offline']",
@@ -277,7 +335,11 @@ def notebook_of(path: Path) -> Any:
 def test_a_notebook_is_kept_without_outputs_and_defines_nothing(path: Path) -> None:
     cells = [cell for cell in notebook_of(path).cells if cell.cell_type == "code"]
     assert [cell.source for cell in cells if cell.outputs or cell.execution_count] == []
-    assert [cell.source for cell in cells if re.search(r"^\s*(def|class|async def) |lambda", cell.source, re.M)] == []
+    assert [
+        cell.source
+        for cell in cells
+        if re.search(r"^\s*(def|class|async def) |lambda", cell.source, re.M)
+    ] == []
     assert len([cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]) == 1
 
 
@@ -287,9 +349,12 @@ def test_a_notebook_runs_on_the_sweep(path: Path, output: Path) -> None:
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", []):
             cell.source = PARAMETERS[path.stem].format(output=output)
-    # A kernel has a minute to start, if nothing is said, and what a cell shows four seconds: later it is lost.
+    # A kernel has a minute to start, if nothing is said, and what a cell shows four seconds: later
+    # it is lost.
     resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=600, startup_timeout=600, iopub_timeout=600, resources=resources).execute()
+    NotebookClient(
+        notebook, timeout=600, startup_timeout=600, iopub_timeout=600, resources=resources
+    ).execute()
     shown = " ".join(_texts(notebook)).replace("\\_", "_").replace("\\.", ".")
     assert [text for text in SHOWN[path.stem] if text not in shown] == []
     pictures = [data for data in _data(notebook) if "image/svg+xml" in data]
@@ -297,7 +362,12 @@ def test_a_notebook_runs_on_the_sweep(path: Path, output: Path) -> None:
 
 
 def _data(notebook: Any) -> list[dict[str, str]]:
-    return [output["data"] for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
+    return [
+        output["data"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if "data" in output
+    ]
 
 
 def _texts(notebook: Any) -> list[str]:

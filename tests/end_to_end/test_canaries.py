@@ -1,4 +1,5 @@
-"""A canary in every key and variable that can hold a secret: it is refused by name, or used and never written down."""
+"""A canary in every key and variable that can hold a secret: it is refused by name, or used and
+never written down."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ from evopolicy.presets import load_config
 from tests.end_to_end.coding_run import holding
 
 CANARY = "canary-4711-never-written"
-ADDRESSES = (f"https://bob:{CANARY}@host.invalid/x", f"https://host.invalid/x?access_token={CANARY}")
+ADDRESSES = (
+    f"https://bob:{CANARY}@host.invalid/x",
+    f"https://host.invalid/x?access_token={CANARY}",
+)
 COMMAND = [sys.executable, "-m", "evopolicy.cli.main"]
 
 
@@ -41,12 +45,17 @@ def agent_keys() -> Iterator[tuple[str, ...]]:
         yield from text_keys(config_class(name), ("agent",))
 
 
-KEYS = sorted({*text_keys(RunConfig), *agent_keys()} - {("agent",), ("benchmark",)} | {("benchmark", "anything")})
+KEYS = sorted(
+    {*text_keys(RunConfig), *agent_keys()} - {("agent",), ("benchmark",)}
+    | {("benchmark", "anything")}
+)
 
 
 @pytest.fixture(scope="module")
 def plain() -> dict[str, Any]:
-    return written(load_config("smoke", output="out", benchmark="cartpole", agent={"name": "random"}))
+    return written(
+        load_config("smoke", output="out", benchmark="cartpole", agent={"name": "random"})
+    )
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -60,7 +69,9 @@ def test_a_key_that_is_given_a_secret_refuses_it_or_writes_none(
         inner[part] = {**(inner.get(part) or {})}
         inner = inner[part]
     old = inner.get(key[-1])
-    inner[key[-1]] = [address] if isinstance(old, list) else {"x": address} if isinstance(old, dict) else address
+    inner[key[-1]] = (
+        [address] if isinstance(old, list) else {"x": address} if isinstance(old, dict) else address
+    )
     if key == ("tracking", "uri"):
         shown = written(config_from(value))
         refuse_secrets(shown, NO_SECRETS)
@@ -75,12 +86,18 @@ def test_a_key_that_is_given_a_secret_refuses_it_or_writes_none(
 
 @pytest.mark.parametrize(
     "agent",
-    [{"environment": {"MY_TOKEN": CANARY}}, {"api_key": CANARY}, {"argv": ["tool", f"--api-key={CANARY}"]}],
+    [
+        {"environment": {"MY_TOKEN": CANARY}},
+        {"api_key": CANARY},
+        {"argv": ["tool", f"--api-key={CANARY}"]},
+    ],
 )
 def test_what_is_named_like_a_secret_is_refused_whatever_it_looks_like(
     plain: Mapping[str, Any], agent: Mapping[str, Any]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"agent\.(environment\.MY_TOKEN|api_key|argv\.1): holds a key") as refused:
+    with pytest.raises(
+        ConfigError, match=r"agent\.(environment\.MY_TOKEN|api_key|argv\.1): holds a key"
+    ) as refused:
         refuse_secrets({**plain, "agent": {**plain["agent"], **agent}}, NO_SECRETS)
     assert CANARY not in str(refused.value)
 
@@ -100,7 +117,13 @@ def test_a_password_of_the_tracking_store_is_used_and_is_nowhere(tmp_path: Path)
             **more,
         }
         done = subprocess.run(
-            [*COMMAND, *words], capture_output=True, text=True, timeout=500, env=environment, cwd=tmp_path, check=False
+            [*COMMAND, *words],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            env=environment,
+            cwd=tmp_path,
+            check=False,
         )
         said.append(done.stdout + done.stderr)
         assert done.returncode == code, said[-1]
@@ -108,8 +131,22 @@ def test_a_password_of_the_tracking_store_is_used_and_is_nowhere(tmp_path: Path)
 
     uri = f"sqlite:///file:{tmp_path}/store.db?uri=true&access_token={CANARY}"
     sweep = [
-        *("-m", "sweep=s", "agent=random", "benchmark=cartpole", "protocol=smoke", "seed=0,1", "tracking=sqlite"),
-        *("budget.submissions=1", "budget.episodes=1", "pool.validation=0", "selection=last", "pool.assessment=1"),
+        *(
+            "-m",
+            "sweep=s",
+            "agent=random",
+            "benchmark=cartpole",
+            "protocol=smoke",
+            "seed=0,1",
+            "tracking=sqlite",
+        ),
+        *(
+            "budget.submissions=1",
+            "budget.episodes=1",
+            "pool.validation=0",
+            "selection=last",
+            "pool.assessment=1",
+        ),
     ]
     run(*sweep, f"tracking.uri='{uri}'", "execution.workers=1")
     tracking = read_sweep(tmp_path / "outputs" / "sweeps" / "s").tracking

@@ -1,8 +1,8 @@
-"""A Host killed at random moments of a small sweep, again and again: in the end it is the sweep that nobody disturbed.
+"""A Host killed at random moments of a small sweep, again and again: in the end it is the sweep
+that nobody disturbed.
 
-Which moments is settled by a round's number. `EVOPOLICY_CHAOS_ROUNDS=50 uv run pytest tests/end_to_end/test_chaos.py`
-runs more of them.
-"""
+Which moments is settled by a round's number. `EVOPOLICY_CHAOS_ROUNDS=50 uv run pytest
+tests/end_to_end/test_chaos.py` runs more of them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def lines(output: Path) -> int:
 
 
 def killed(output: Path, moment: random.Random, whole: int) -> bool:
-    """Start the sweep, or go on with it, and kill it when it has come to a moment; False where it ended before."""
+    """Start the sweep, or go on with it, and kill it when it has come to a moment; False where it
+    ended before."""
     here = lines(output)
     until = here + 1 + moment.randrange(max(1, (whole - here) // 2))
     pause, of_a_cell = moment.choice((0.0, 0.02, 0.1, 0.4)), moment.random() < 0.4
@@ -157,7 +158,9 @@ def test_a_sweep_whose_host_is_killed_again_and_again_is_the_one_nobody_disturbe
     to_the_end(output)
     print(f"round {round_}: {kills} kills")
     ours, theirs = runs_of(output), runs_of(undisturbed)
-    assert {name: outcome(run) for name, run in ours.items()} == {name: outcome(run) for name, run in theirs.items()}
+    assert {name: outcome(run) for name, run in ours.items()} == {
+        name: outcome(run) for name, run in theirs.items()
+    }
     assert_clocks(ours.values())
     for run in ours.values():
         assert_transcripts(run)
@@ -165,16 +168,25 @@ def test_a_sweep_whose_host_is_killed_again_and_again_is_the_one_nobody_disturbe
 
 
 def runs_of(output: Path) -> dict[str, Run]:
-    return {str(run.folder.relative_to(output)): run for run in (load_run(one.folder) for one in find_runs(output))}
+    return {
+        str(run.folder.relative_to(output)): run
+        for run in (load_run(one.folder) for one in find_runs(output))
+    }
 
 
 def outcome(run: Run) -> dict[str, Any]:
     state, result = run.state, run.result
-    charged = [event["submission"] for event in read_journal(run.folder) if event["event"] == "reserved"]
+    charged = [
+        event["submission"] for event in read_journal(run.folder) if event["event"] == "reserved"
+    ]
     return {
         "charges": (charged, [s.units_used for s in state.submissions]),
-        "submissions": [(s.program, s.indices, s.status, s.score, dict(s.failures)) for s in state.submissions],
-        "graded": [read_graded(run.feedback(s.id).parent / "outcomes.jsonl") for s in state.submissions],
+        "submissions": [
+            (s.program, s.indices, s.status, s.score, dict(s.failures)) for s in state.submissions
+        ],
+        "graded": [
+            read_graded(run.feedback(s.id).parent / "outcomes.jsonl") for s in state.submissions
+        ],
         "ended": (state.closed_by, state.named, state.agent_ended, state.candidates),
         "validation": dict(result.validation),
         "assessment": (result.selected, result.selected_submission, result.assessment),
@@ -185,17 +197,19 @@ def outcome(run: Run) -> dict[str, Any]:
 def assert_clocks(runs: Iterable[Run]) -> None:
     """An agent is charged no second for which its calls waited, nor one that it did not live.
 
-    Between an event of the journal and the clock's standing lies what a disk takes to keep the event: most of what was
-    waited counts, not all of it to a hundredth, which is another thing on a busy machine.
-    """
+    Between an event of the journal and the clock's standing lies what a disk takes to keep the
+    event: most of what was waited counts, not all of it to a hundredth, which is another thing on a
+    busy machine."""
     waited, stood = (
-        math.fsum(seconds) for seconds in zip(*(clock for run in runs for clock in clocks_of(run)), strict=True)
+        math.fsum(seconds)
+        for seconds in zip(*(clock for run in runs for clock in clocks_of(run)), strict=True)
     )
     assert waited > 0 and stood >= waited / 2, (waited, stood)
 
 
 def clocks_of(run: Run) -> Iterator[tuple[float, float]]:
-    """Of each attempt: for how long its calls waited, by the journal's times, and for how long its clock stood."""
+    """Of each attempt: for how long its calls waited, by the journal's times, and for how long its
+    clock stood."""
     attempt: list[Mapping[str, Any]] = []
     for event in read_journal(run.folder):
         if event["event"] == "agent_started":
@@ -205,17 +219,23 @@ def clocks_of(run: Run) -> Iterator[tuple[float, float]]:
             clocks = [one["clock"] for one in attempt if "clock" in one]
             assert not clocks or event["evaluating_seconds"] >= clocks[-1]["evaluating"]
             lived = event["time"] - attempt[0]["time"]
-            assert event["thinking_seconds"] + event["evaluating_seconds"] <= lived + 0.01, (run.folder, attempt)
+            assert event["thinking_seconds"] + event["evaluating_seconds"] <= lived + 0.01, (
+                run.folder,
+                attempt,
+            )
             yield sum(end - begin for begin, end in waits(attempt)), event["evaluating_seconds"]
 
 
 def waits(attempt: list[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """Begin and end of each wait that came to its end while its agent was at work, by the journal's times."""
+    """Begin and end of each wait that came to its end while its agent was at work, by the journal's
+    times."""
     begun: float | None = None
     for event in attempt:
         if event["event"] == "wait_began" or (event["event"] == "reserved" and event.get("waits")):
             begun = event["time"]
-        elif event["event"] in ("wait_ended", "published") and "clock" in event and begun is not None:
+        elif (
+            event["event"] in ("wait_ended", "published") and "clock" in event and begun is not None
+        ):
             yield begun, event["time"]
             begun = None
 
@@ -227,12 +247,17 @@ def assert_transcripts(run: Run) -> None:
     assert sum(text.startswith("finish") for text in told) >= 1
     for number in range(1, len(SELECTORS) + 1):
         assert any(f'"id": {number}' in text or f'"id":{number}' in text for text in told)
-    left = [path for path in run.folder.rglob(".*") if path.name.endswith((".staging", ".copy")) or path.name == "home"]
+    left = [
+        path
+        for path in run.folder.rglob(".*")
+        if path.name.endswith((".staging", ".copy")) or path.name == "home"
+    ]
     assert left == []
 
 
 def logged(output: Path) -> dict[str, Any]:
-    """What the MLflow store has of each cell, but for times and what an agent's further attempts change."""
+    """What the MLflow store has of each cell, but for times and what an agent's further attempts
+    change."""
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{output / 'mlflow.db'}")
@@ -240,10 +265,17 @@ def logged(output: Path) -> dict[str, Any]:
     for experiment in client.search_experiments():
         for run in client.search_runs([experiment.experiment_id], "tags.kind = 'cell'"):
             metrics = {
-                name: [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
+                name: [
+                    (point.step, point.value)
+                    for point in client.get_metric_history(run.info.run_id, name)
+                ]
                 for name in run.data.metrics
                 if not name.startswith(("time/", "usage/", "agent/", "system/"))
             }
-            tags = {name: value for name, value in run.data.tags.items() if name in ("valid", "reasons", "status")}
+            tags = {
+                name: value
+                for name, value in run.data.tags.items()
+                if name in ("valid", "reasons", "status")
+            }
             found[str(run.info.run_name)] = (metrics, tags, run.info.status)
     return found

@@ -1,4 +1,5 @@
-"""The real programs of the coding agents, each doing a whole Run in the sandbox against the scripted provider."""
+"""The real programs of the coding agents, each doing a whole Run in the sandbox against the
+scripted provider."""
 
 from __future__ import annotations
 
@@ -38,11 +39,15 @@ AGENTS = [
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_coding_agent_does_a_whole_run(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coding_agent_does_a_whole_run(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     with model_server() as server:
         run = ran(tmp_path, server, agent)
-    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("finished", True, 0), said(run)
+    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("finished", True, 0), (
+        said(run)
+    )
     _improved_to_the_best_there_is(run)
     _was_isolated_and_recorded(run, server)
     _transcript_is_what_the_server_served(run, server)
@@ -50,12 +55,18 @@ def test_a_coding_agent_does_a_whole_run(agent: str, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [pytest.param(name, marks=needs(name)) for name in ("qwen_code", "mini_swe_agent")])
-def test_a_program_over_command_does_a_whole_run(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "agent", [pytest.param(name, marks=needs(name)) for name in ("qwen_code", "mini_swe_agent")]
+)
+def test_a_program_over_command_does_a_whole_run(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     with model_server(plan=(*PLAN, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")) as server:
         run = ran(tmp_path, server, agent)
-    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("finished", True, 0), said(run)
+    assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == ("finished", True, 0), (
+        said(run)
+    )
     _improved_to_the_best_there_is(run)
     _was_isolated_and_recorded(run, server)
     (transcript,) = transcripts(run)
@@ -63,7 +74,10 @@ def test_a_program_over_command_does_a_whole_run(agent: str, tmp_path: Path, mon
     assert [call.result is not None and not call.failed for call in work(run)] == [True] * 8
     assert run.state.turns >= 8 and run.state.usage["requests"] == len(server.answers)
     served = server.tokens()
-    assert used(run) in (served, replace(served, reasoning=0))  # Qwen Code says nothing of reasoning
+    assert used(run) in (
+        served,
+        replace(served, reasoning=0),
+    )  # Qwen Code says nothing of reasoning
     assert holding(tmp_path, KEY) == []
 
 
@@ -95,7 +109,9 @@ def _transcript_is_what_the_server_served(run: Run, server: ModelServer) -> None
     assert transcript.unknown_events == {}
     calls = work(run)
     begun = [command[:20] for command in PLAN]
-    assert [word in str(dict(call.arguments)) for word, call in zip(begun, calls, strict=True)] == [True] * len(PLAN)
+    assert [word in str(dict(call.arguments)) for word, call in zip(begun, calls, strict=True)] == [
+        True
+    ] * len(PLAN)
     assert all(call.result is not None and not call.failed for call in calls)
     assert [step.submission for step in transcript.steps if step.submission] == [1, 2]
     assert all(step.seconds is not None for step in transcript.steps if step.source == "agent")

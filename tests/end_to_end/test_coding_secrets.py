@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.slow, needs_bubblewrap, pytest.mark.xdist_group("codin
 NAMED = "correct-horse-battery-staple"
 """Of a variable that `agent.variables` names; it looks like no key."""
 PROVIDERS = "sk-proj-0123456789abcdefghijklmnopqrstuvwxyz"
-"""The provider's, which the Host's proxy holds. The provider itself gives it away, in what it answers."""
+"""The provider's, which the Host's proxy holds. The provider itself gives it away, in what it
+answers."""
 LEAK = """
 import json, os, pathlib, subprocess, sys, urllib.error, urllib.request
 named = os.environ["LEAKED_TOKEN"]
@@ -80,7 +81,9 @@ session("finish")
 
 
 @pytest.fixture(scope="module")
-def leaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def leaked(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """The output folder, and what the command printed."""
     folder = tmp_path_factory.mktemp("leak")
     (folder / "agent").mkdir()
@@ -88,10 +91,14 @@ def leaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.C
 
     def answer(link: socket.socket, asked: up.Asked) -> None:
         key = asked.headers["authorization"].removeprefix("Bearer ")
-        up.says({"error": {"message": f"You may not ask with {key}"}}, "403 Forbidden", f"X-Key: {key}")(link, asked)
+        up.says(
+            {"error": {"message": f"You may not ask with {key}"}}, "403 Forbidden", f"X-Key: {key}"
+        )(link, asked)
 
     with up.provider(answer) as upstream:
-        provider = f"{{url: '{upstream.url}', paths: ['POST /chat'], key_variable: LEAKED_PROVIDER_KEY}}"
+        provider = (
+            f"{{url: '{upstream.url}', paths: ['POST /chat'], key_variable: LEAKED_PROVIDER_KEY}}"
+        )
         command = [
             *(sys.executable, "-m", "evopolicy.cli.main", "agent=command", "benchmark=cartpole", "protocol=smoke"),
             f"agent.argv=['{{python}}','{folder}/agent/leak.py','{{provider_url}}']",
@@ -100,12 +107,25 @@ def leaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.C
             "agent.label=leaky", "feedback=full",
             f"output={folder}/output",
         ]  # fmt: skip
-        environment = {**os.environ, "LEAKED_TOKEN": NAMED, "LEAKED_PROVIDER_KEY": PROVIDERS, "COLUMNS": "120"}
+        environment = {
+            **os.environ,
+            "LEAKED_TOKEN": NAMED,
+            "LEAKED_PROVIDER_KEY": PROVIDERS,
+            "COLUMNS": "120",
+        }
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, env=environment, cwd=folder, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment,
+            cwd=folder,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert [asked.headers["authorization"] for asked in upstream.asked] == [f"Bearer {PROVIDERS}"]
+        assert [asked.headers["authorization"] for asked in upstream.asked] == [
+            f"Bearer {PROVIDERS}"
+        ]
     return folder / "output", done
 
 
@@ -146,7 +166,9 @@ traces = client.search_traces(locations=ids, max_results=100)
 found += [trace.to_json() for trace in traces]
 print(json.dumps([len(traces), found]))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     traces, found = json.loads(done.stdout.splitlines()[-1])
     assert traces and len(found) > traces
@@ -155,7 +177,7 @@ print(json.dumps([len(traces), found]))
     assert any("***" in text for text in found)
 
 
-# --- a subscription's login -----------------------------------------------------------------------------------------
+# --- a subscription's login -----------------------------------------------------------------------
 
 NO_SUCH = "nobody-0123456789abcdefXYZ"
 EXPIRES = base64.urlsafe_b64encode(b'{"exp": 4102444800}').decode().rstrip("=")
@@ -170,21 +192,29 @@ NEWER = f"{NO_SUCH}-refreshed"[::-1]
 
 
 def scripted(code: str) -> str:
-    """A shell command that runs `code`, which finds the login as `login` and its file as `place`."""
+    """A shell command that runs `code`, which finds the login as `login` and its file as
+    `place`."""
     first = (
-        "import json, os, sys, time\nplace = os.path.expanduser('~/.codex/auth.json')\nlogin = json.load(open(place))"
+        "import json, os, sys, time\nplace = os.path.expanduser('~/.codex/auth.json')\nlogin "
+        "= json.load(open(place))"
     )
     return f"python3 - <<'END'\n{first}\ntoken = login['tokens']['refresh_token']\n{code}\nEND\n"
 
 
 SPILL = (
     "cat ~/.codex/auth.json; cp ~/.codex/auth.json analysis/a.json",
-    "base64 ~/.codex/auth.json; base64 -w 0 ~/.codex/auth.json; head -c 150 ~/.codex/auth.json | tail -c 80",
-    scripted("for part in (token[:9], token[9:]):\n    print(part, end='', flush=True)\n    time.sleep(0.4)"),
-    write(LEANING),
-    "cp ~/.codex/auth.json program/; evopolicy-session submit program --episodes 0:1; rm program/auth.json",
+    "base64 ~/.codex/auth.json; base64 -w 0 ~/.codex/auth.json; head -c 150 ~/.codex/auth.json | "
+    "tail -c 80",
     scripted(
-        f"login['tokens']['refresh_token'] = {NEWER[::-1]!r}[::-1]\njson.dump(login, open(place, 'w'))\n"
+        "for part in (token[:9], token[9:]):\n    print(part, end='', flush=True)\n    "
+        "time.sleep(0.4)"
+    ),
+    write(LEANING),
+    "cp ~/.codex/auth.json program/; evopolicy-session submit program --episodes 0:1; rm "
+    "program/auth.json",
+    scripted(
+        f"login['tokens']['refresh_token'] = {NEWER[::-1]!r}[::-1]\njson.dump(login, open(place, "
+        "'w'))\n"
         "print(login, flush=True)"
     ),
     "cat ~/.codex/auth.json; cp ~/.codex/auth.json analysis/b.json",
@@ -196,14 +226,21 @@ SPILL = (
 
 
 @needs("codex")
-def test_a_login_that_codex_prints_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_codex_prints_is_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     login = {"OPENAI_API_KEY": None, "tokens": TOKENS, "last_refresh": "2099-01-01T00:00:00Z"}
     (tmp_path / "home" / ".codex").mkdir(parents=True)
     (tmp_path / "home" / ".codex" / "auth.json").write_text(json.dumps(login))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with model_server(plan=SPILL) as server:
         provider = f'{{name="scripted",base_url="{server.url}/v1",wire_api="responses"}}'
-        arguments = ["-c", 'model_provider="scripted"', "-c", f"model_providers.scripted={provider}"]
+        arguments = [
+            "-c",
+            'model_provider="scripted"',
+            "-c",
+            f"model_providers.scripted={provider}",
+        ]
         config = load_config(
             "smoke",
             output=str(tmp_path / "output"),
@@ -223,7 +260,9 @@ def test_a_login_that_codex_prints_is_nowhere(tmp_path: Path, monkeypatch: pytes
         run = build.run_cell(config)
     printed = (run.folder / "agent" / "attempt-1" / "stdout.log").read_text()
     assert run.state.agent_ended == "finished" and printed.count("***") > 5, said(run)
-    assert run.state.refusals == 1 and len(run.state.published) == 1, "the Program with the login in it"
+    assert run.state.refusals == 1 and len(run.state.published) == 1, (
+        "the Program with the login in it"
+    )
     assert "***" in (run.folder / "submissions" / "0001" / "feedback" / "feedback.json").read_text()
     for verb in ("report", "track"):
         command = [sys.executable, "-m", "evopolicy.cli.main", verb, f"source={run.folder}"]
@@ -233,5 +272,7 @@ def test_a_login_that_codex_prints_is_nowhere(tmp_path: Path, monkeypatch: pytes
     for secret in TOKENS.values():
         middle = (content.index(secret) + len(secret) // 2) // 3 * 4
         encoded = base64.b64encode(content.encode()).decode()[middle - 8 : middle + 8]
-        assert holding(tmp_path / "output", secret) == [] == holding(tmp_path / "output", encoded), secret
+        assert (
+            holding(tmp_path / "output", secret) == [] == holding(tmp_path / "output", encoded)
+        ), secret
     assert holding(tmp_path / "output", NEWER) == []

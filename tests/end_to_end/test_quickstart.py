@@ -1,4 +1,5 @@
-"""The README's first command, on two of its Benchmarks and one seed: from the command line to the table and MLflow."""
+"""The README's first command, on two of its Benchmarks and one seed: from the command line to the
+table and MLflow."""
 
 from __future__ import annotations
 
@@ -24,16 +25,26 @@ def evopolicy(*arguments: str, output: Path) -> subprocess.CompletedProcess[str]
     command = [sys.executable, "-m", "evopolicy.cli.main", *arguments, f"output={output}"]
     environment = {**os.environ, "COLUMNS": "120"}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=900, env=environment, cwd=output, check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env=environment,
+        cwd=output,
+        check=False,
     )
 
 
 @pytest.fixture(scope="module")
 def swept(output: Path) -> subprocess.CompletedProcess[str]:
-    return evopolicy("-m", "experiment=quickstart", "benchmark=cartpole,pendulum", "seed=0", output=output)
+    return evopolicy(
+        "-m", "experiment=quickstart", "benchmark=cartpole,pendulum", "seed=0", output=output
+    )
 
 
-def test_one_command_ends_with_the_table_and_the_way_to_mlflow(swept: subprocess.CompletedProcess[str]) -> None:
+def test_one_command_ends_with_the_table_and_the_way_to_mlflow(
+    swept: subprocess.CompletedProcess[str],
+) -> None:
     assert swept.returncode == 0, swept.stdout + swept.stderr
     table = swept.stdout.partition("rank")[2]
     assert [word for word in ("cma_es", "baseline", "random") if word not in table] == []
@@ -52,10 +63,16 @@ def test_cma_es_beats_the_initial_program_on_held_out_episodes(
     }
     assert len(heldout) == 6
     for benchmark in ("cartpole", "pendulum"):
-        assert heldout["cma_es", benchmark] > heldout["baseline", benchmark] > heldout["random", benchmark]
+        assert (
+            heldout["cma_es", benchmark]
+            > heldout["baseline", benchmark]
+            > heldout["random", benchmark]
+        )
 
 
-def test_mlflow_holds_the_sweep_the_agents_and_the_cells(swept: subprocess.CompletedProcess[str], output: Path) -> None:
+def test_mlflow_holds_the_sweep_the_agents_and_the_cells(
+    swept: subprocess.CompletedProcess[str], output: Path
+) -> None:
     assert swept.returncode == 0
     script = f"""
 from mlflow.tracking import MlflowClient
@@ -68,19 +85,35 @@ for run in runs:
     if run.data.tags["kind"] == "agent":
         print(run.data.tags["agent"], run.data.metrics["rank_score"])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
     lines = done.stdout.splitlines()
     assert lines[0] == str(["agent"] * 3 + ["cell"] * 6 + ["sweep"]), done.stderr
     runs = find_runs(sweep_folder(output, "quickstart"))
     ranks = entry_ranks(list(runs), read_sweep(sweep_folder(output, "quickstart")).cells)
-    assert sorted(lines[1:]) == sorted(f"{entry} {rank.rank_score}" for entry, rank in ranks.items())
+    assert sorted(lines[1:]) == sorted(
+        f"{entry} {rank.rank_score}" for entry, rank in ranks.items()
+    )
 
 
-def test_the_same_command_reuses_every_cell(swept: subprocess.CompletedProcess[str], output: Path) -> None:
+def test_the_same_command_reuses_every_cell(
+    swept: subprocess.CompletedProcess[str], output: Path
+) -> None:
     assert swept.returncode == 0
     again = evopolicy(
-        "-m", "experiment=quickstart", "benchmark=cartpole,pendulum", "seed=0", "tracking=off", output=output
+        "-m",
+        "experiment=quickstart",
+        "benchmark=cartpole,pendulum",
+        "seed=0",
+        "tracking=off",
+        output=output,
     )
     assert again.returncode == 0
-    assert [cell.status for cell in read_sweep(sweep_folder(output, "quickstart")).cells] == ["reused"] * 6
-    assert swept.stdout.partition("rank")[2].splitlines()[:6] == again.stdout.partition("rank")[2].splitlines()[:6]
+    assert [cell.status for cell in read_sweep(sweep_folder(output, "quickstart")).cells] == [
+        "reused"
+    ] * 6
+    assert (
+        swept.stdout.partition("rank")[2].splitlines()[:6]
+        == again.stdout.partition("rank")[2].splitlines()[:6]
+    )

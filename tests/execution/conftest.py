@@ -17,7 +17,8 @@ from evopolicy.kernel.ports.outcome import EpisodeResult, PolicyFailure
 from evopolicy.kernel.ports.protocols import Isolation, Limits
 from tests.execution import toys
 
-# Time enough for any machine under any load: what a test says of time it says with limits of its own.
+# Time enough for any machine under any load: what a test says of time it says with limits of its
+# own.
 LIMITS = Limits(
     act_seconds=30.0,
     episode_seconds=120.0,
@@ -56,11 +57,15 @@ def becomes(what: Callable[[], object]) -> bool:
 
 
 def stalled_in_act(play: Callable[[], list[EpisodeResult]]) -> list[EpisodeResult]:
-    """What `play` gives once the machine has time for the calls that come first: their wall time is as short as that
-    of the call that is meant to stall."""
+    """What `play` gives once the machine has time for the calls that come first: their wall time is
+    as short as that of the call that is meant to stall."""
     for _ in range(20):
         results = play()
-        early = [result for result in results if result.outcome and _stalled_early(result.outcome.failure)]
+        early = [
+            result
+            for result in results
+            if result.outcome and _stalled_early(result.outcome.failure)
+        ]
         if not early:
             return results
     raise AssertionError(f"no call before the one that is meant to stall ever answers: {early}")
@@ -72,7 +77,8 @@ def _stalled_early(failure: PolicyFailure | None) -> bool:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[..., Path]:
-    """A function that writes a Program: `policy.py` from its first argument, other files by keyword-free dict."""
+    """A function that writes a Program: `policy.py` from its first argument, other files by
+    keyword-free dict."""
     made = [0]
 
     def write(source: str, files: dict[str, str] | None = None) -> Path:
@@ -88,11 +94,17 @@ def program(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_engine() -> Iterator[Callable[..., LocalExecutor]]:
-    """A function that makes an engine (or hands out the same again) and closes all of them at the end."""
+    """A function that makes an engine (or hands out the same again) and closes all of them at the
+    end."""
     engines: dict[str, LocalExecutor] = {}
 
     def make(
-        *, isolation: Any = LEVELS[0], workers: int = 1, limits: Limits = LIMITS, lanes: int = 4, **toy: Any
+        *,
+        isolation: Any = LEVELS[0],
+        workers: int = 1,
+        limits: Limits = LIMITS,
+        lanes: int = 4,
+        **toy: Any,
     ) -> LocalExecutor:
         key = repr((isolation, workers, limits, lanes, sorted(toy.items())))
         if key not in engines:

@@ -17,7 +17,12 @@ Tell = Callable[..., None]
 
 def answers(_tell: Tell, **arguments: Any) -> Any:
     print("noise")
-    return {"given": arguments, "folder": str(Path.cwd()), "terminal": sys.stdin.isatty(), "session": os.getsid(0)}
+    return {
+        "given": arguments,
+        "folder": str(Path.cwd()),
+        "terminal": sys.stdin.isatty(),
+        "session": os.getsid(0),
+    }
 
 
 def refuses(_tell: Tell) -> None:

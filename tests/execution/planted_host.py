@@ -1,8 +1,9 @@
-"""A Host that a test starts in a process of its own: a whole Run of an agent that plants what a plan says.
+"""A Host that a test starts in a process of its own: a whole Run of an agent that plants what a
+plan says.
 
-`python planted_host.py ROOT LEVEL PLAN [killed]`; with `killed` it dies when the second Submission is published. With
-TRACED in its environment, it and every Python process it starts writes down what names it opens, makes or removes.
-"""
+`python planted_host.py ROOT LEVEL PLAN [killed]`; with `killed` it dies when the second Submission
+is published. With TRACED in its environment, it and every Python process it starts writes down what
+names it opens, makes or removes."""
 
 from __future__ import annotations
 
@@ -111,13 +112,20 @@ def main(root: Path, level: str, plan: Path, killed: bool) -> None:
         session={"block_seconds": 600},  # the agent asks once, however busy the machine is
         agent={
             "name": "command",
-            "argv": ["{python}", "-B", str(root / "agent" / "agent.py"), str(root / "agent" / "plan.json")],
+            "argv": [
+                "{python}",
+                "-B",
+                str(root / "agent" / "agent.py"),
+                str(root / "agent" / "plan.json"),
+            ],
             "readable": [str(root / "agent")],
             "resumes": True,
         },
     )
     run = build.run_cell(config, [Killed()] if killed else [])
-    print(json.dumps({"folder": str(run.folder), "valid": run.valid, "ended": run.state.agent_ended}))
+    print(
+        json.dumps({"folder": str(run.folder), "valid": run.valid, "ended": run.state.agent_ended})
+    )
 
 
 if __name__ == "__main__":

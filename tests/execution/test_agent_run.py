@@ -1,4 +1,5 @@
-"""Whole Runs with an agent that looks for what it must not see: pool, secret, simulators, record, other processes."""
+"""Whole Runs with an agent that looks for what it must not see: pool, secret, simulators, record,
+other processes."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from evopolicy.presets import load_config
 from tests.execution import upstream as up
 
 POOL_SEED, SECRET = 731906482, "the-secret-of-this-pool"
-FORBIDDEN = ("gymnasium", "mujoco", "evopolicy_classic_control", "evopolicy_mujoco", "mlflow", "evopolicy")
+FORBIDDEN = (
+    "gymnasium",
+    "mujoco",
+    "evopolicy_classic_control",
+    "evopolicy_mujoco",
+    "mlflow",
+    "evopolicy",
+)
 SEARCH = """
 import importlib, json, os, subprocess, sys
 words = [word[::-1] for word in json.loads(sys.argv[1])]  # backwards, or the search would find itself
@@ -91,7 +99,12 @@ def config(tmp_path: Path, level: str, roots: list[str], **agent: Any) -> Mappin
         "execution": {"isolation": level, "allow_unisolated": level == "none", "workers": 1},
         "tracking": "off",
         "session": {"block_seconds": 600},  # the agent asks once, however busy the machine is
-        "agent": {"name": "command", "argv": ["sh", "-c", script], "readable": [str(tmp_path / "search")], **agent},
+        "agent": {
+            "name": "command",
+            "argv": ["sh", "-c", script],
+            "readable": [str(tmp_path / "search")],
+            **agent,
+        },
     }
 
 
@@ -109,14 +122,18 @@ def ran(tmp_path: Path, level: str, roots: list[str]) -> tuple[Run, dict[str, An
 
 
 @pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
-def test_an_agent_that_searches_all_it_sees_finds_nothing_and_its_run_is_whole(tmp_path: Path, level: str) -> None:
+def test_an_agent_that_searches_all_it_sees_finds_nothing_and_its_run_is_whole(
+    tmp_path: Path, level: str
+) -> None:
     if not isolation.probe_level(level).works:
         pytest.skip(f"{level}: the probe says it does not work on this machine")
     run, found, printed = ran(tmp_path, level, ["/"])
     assert found == {"words": [], "names": [], "imports": [], "processes": [], "environment": []}
     assert run.valid and run.state.agent_ended == "finished"
     assert (run.record.agent_isolation, run.record.agent_network) == (level, "none")
-    assert [(s.status, s.score) for s in run.state.submissions] == [("published", run.state.submissions[0].score)]
+    assert [(s.status, s.score) for s in run.state.submissions] == [
+        ("published", run.state.submissions[0].score)
+    ]
     assert '"status": "published"' in printed and "0001" in printed
     if level == "bubblewrap":
         assert str(tmp_path) not in printed.split("\n", 1)[1]
@@ -134,11 +151,20 @@ def test_the_same_search_without_isolation_finds_what_there_is(tmp_path: Path) -
     assert found["processes"]
 
 
-def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
-    provider = {"url": "https://api.example.com/v1", "paths": ["POST /chat"], "key_variable": "NO_SUCH_KEY"}
+def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_spent(
+    tmp_path: Path,
+) -> None:
+    provider = {
+        "url": "https://api.example.com/v1",
+        "paths": ["POST /chat"],
+        "key_variable": "NO_SUCH_KEY",
+    }
     settings = dict(config(tmp_path, "landlock", []), secret={"file": None, "variable": None})
     settings["agent"] = {**settings["agent"], "model": "m-1", "provider": provider}
-    for level, said in (("landlock", "needs isolation bubblewrap"), ("bubblewrap", "variable 'NO_SUCH_KEY'")):
+    for level, said in (
+        ("landlock", "needs isolation bubblewrap"),
+        ("bubblewrap", "variable 'NO_SUCH_KEY'"),
+    ):
         if isolation.probe_level(level).works:
             settings["execution"] = {"isolation": level}
             for start in (cells.cell_plan, build.run_cell):
@@ -147,11 +173,17 @@ def test_an_agent_that_cannot_reach_its_provider_is_refused_before_anything_is_s
     assert not list((tmp_path / "output" / "runs").rglob("journal.jsonl"))
 
 
-def test_a_plan_knows_the_provider_without_an_invocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_knows_the_provider_without_an_invocation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider = {"url": "https://api.example.com/v1", "paths": ["POST /chat"]}
     settings = dict(config(tmp_path, "none", []), secret={"file": None, "variable": None})
     settings["agent"] = {**settings["agent"], "model": "m-1", "provider": provider}
-    settings["execution"] = {"isolation": "none", "allow_unisolated": True, "agent_network": "proxy"}
+    settings["execution"] = {
+        "isolation": "none",
+        "allow_unisolated": True,
+        "agent_network": "proxy",
+    }
 
     def invoke(*_: object) -> NoReturn:
         raise AssertionError("asked how to start before there is anything to start")
@@ -162,9 +194,12 @@ def test_a_plan_knows_the_provider_without_an_invocation(tmp_path: Path, monkeyp
 
 
 @pytest.mark.skipif(
-    not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
+    not isolation.probe_level("bubblewrap").works,
+    reason="bubblewrap: the probe says it does not work on this machine",
 )
-def test_a_model_asked_by_the_proxy_is_in_the_runs_own_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_asked_by_the_proxy_is_in_the_runs_own_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EXAMPLE_KEY", "sk-0123456789abcdef")
     with up.provider(up.says({"usage": {"input_tokens": 5, "output_tokens": 2}})) as upstream:
         provider = {"url": upstream.url, "paths": ["POST /chat"], "key_variable": "EXAMPLE_KEY"}
@@ -173,12 +208,18 @@ def test_a_model_asked_by_the_proxy_is_in_the_runs_own_log(tmp_path: Path, monke
             ' b\'{"model": "m-1"}\')).status)'
         )
         agent = {"model": "m-1", "provider": provider, "environment": {"URL": "{provider_url}"}}
-        settings = dict(config(tmp_path, "bubblewrap", [], **agent), secret={"file": None, "variable": None})
+        settings = dict(
+            config(tmp_path, "bubblewrap", [], **agent), secret={"file": None, "variable": None}
+        )
         settings["agent"]["argv"] = ["{python}", "-c", ask]
         run = build.run_cell(load_config("smoke", **settings))
     assert run.record.agent_network == "proxy"
     (line,) = (run.folder / "agent" / "attempt-1" / "proxy.jsonl").read_text().splitlines()
     assert json.loads(line)["model"] == "m-1" and json.loads(line)["input_tokens"] == 5
     assert upstream.asked[0].headers["authorization"] == "Bearer sk-0123456789abcdef"
-    kept = [path for path in run.folder.rglob("*") if path.is_file() and b"sk-0123456789" in path.read_bytes()]
+    kept = [
+        path
+        for path in run.folder.rglob("*")
+        if path.is_file() and b"sk-0123456789" in path.read_bytes()
+    ]
     assert kept == []

@@ -1,4 +1,5 @@
-"""The same Program and seeds end alike at every isolation level, with any number of workers, on a busy machine."""
+"""The same Program and seeds end alike at every isolation level, with any number of workers, on a
+busy machine."""
 
 from __future__ import annotations
 
@@ -66,9 +67,13 @@ def busy(count: int) -> Iterator[None]:
             process.wait()
 
 
-def outcomes(reference: BenchmarkReference, program: Path, count: int, level: Isolation, workers: int) -> bytes:
+def outcomes(
+    reference: BenchmarkReference, program: Path, count: int, level: Isolation, workers: int
+) -> bytes:
     episodes = [EpisodeSpec(index, 40 + 11 * index, 900 + 17 * index) for index in range(count)]
-    with LocalExecutor(reference, LIMITS, workers=workers, isolation=level, policy_packages=("numpy",)) as engine:
+    with LocalExecutor(
+        reference, LIMITS, workers=workers, isolation=level, policy_packages=("numpy",)
+    ) as engine:
         results = engine.evaluate(program, episodes)
     assert len(results) == count and all(result.outcome is not None for result in results), results
     return msgspec.msgpack.encode([result.outcome for result in results])
@@ -79,7 +84,8 @@ def in_all_ways(
 ) -> dict[str, bytes]:
     """Each way's outcomes as bytes, by its name; at every level once more beside busy processes."""
     found = {
-        f"{level}, {workers} workers": outcomes(reference, program, count, level, workers) for level, workers in ways
+        f"{level}, {workers} workers": outcomes(reference, program, count, level, workers)
+        for level, workers in ways
     }
     with busy(4):
         for level in dict.fromkeys(level for level, _ in ways):
@@ -117,14 +123,19 @@ def test_a_program_lies_at_the_same_place_for_every_worker_and_fork_server(
 @pytest.mark.slow
 def test_a_stateful_policy_of_cartpole_ends_alike_everywhere(program: Callable[..., Path]) -> None:
     reference = pytest.importorskip("evopolicy_classic_control").load("cartpole").reference
-    ways: list[tuple[Isolation, int]] = [(LEVELS[0], 8), *((level, workers) for level in LEVELS for workers in (1, 2))]
+    ways: list[tuple[Isolation, int]] = [
+        (LEVELS[0], 8),
+        *((level, workers) for level in LEVELS for workers in (1, 2)),
+    ]
     found = in_all_ways(reference, program(STATEFUL), 12, ways)
     assert len(found) == 3 * len(LEVELS) + 1
     assert different(found) == []
 
 
 @pytest.mark.slow
-def test_a_stateful_policy_of_half_cheetah_ends_alike_at_every_level(program: Callable[..., Path]) -> None:
+def test_a_stateful_policy_of_half_cheetah_ends_alike_at_every_level(
+    program: Callable[..., Path],
+) -> None:
     reference = pytest.importorskip("evopolicy_mujoco").load("half_cheetah").reference
     found = in_all_ways(reference, program(CHEETAH), 4, [(level, 2) for level in LEVELS])
     assert len(found) == 2 * len(LEVELS)

@@ -1,4 +1,5 @@
-"""Foreign code in a process of its own: whatever it does, the Host gets a plain value or one sentence."""
+"""Foreign code in a process of its own: whatever it does, the Host gets a plain value or one
+sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def call(name: str, seconds: float = SECONDS, **arguments: Any) -> Any:
     return foreign_call.call(f"tests.execution.foreign:{name}", arguments, seconds)
 
 
-def test_what_it_returns_comes_back_and_what_it_prints_does_not(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_it_returns_comes_back_and_what_it_prints_does_not(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     answer = call("answers", a=[1, {"b": None}])
     assert answer["given"] == {"a": [1, {"b": None}]}
     assert not answer["terminal"]
@@ -40,8 +43,15 @@ def test_what_evopolicy_refuses_there_is_refused_here() -> None:
     [
         ("exits", "its process ended with exit code 3 while it was made"),
         ("exits_at_once", "its process ended with exit code 7 while it was made"),
-        ("aborts", "its process ended with SIGABRT in step 2; it last wrote: the simulator gives up"),
-        ("raises", "its process ended with exit code 1 while it was made; it last wrote: RuntimeError: no simulator"),
+        (
+            "aborts",
+            "its process ended with SIGABRT in step 2; it last wrote: the simulator gives up",
+        ),
+        (
+            "raises",
+            "its process ended with exit code 1 while it was made; it last wrote: RuntimeError: "
+            "no simulator",
+        ),
         ("answers_too_much", "it answered more than 1048576 bytes while it was started"),
         ("writes_what_is_no_answer", "it wrote b'hello' where its answer belongs"),
     ],

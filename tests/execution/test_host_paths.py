@@ -1,4 +1,5 @@
-"""Whatever fails, and at whatever level, nothing an agent is shown names a folder of the Host's machine."""
+"""Whatever fails, and at whatever level, nothing an agent is shown names a folder of the Host's
+machine."""
 
 from __future__ import annotations
 
@@ -98,14 +99,24 @@ def desk(root: Path, engine: LocalExecutor, **toy: Any) -> Iterator[Desk]:
 
 
 def assert_no_host(shown: str, output: Path) -> None:
-    ours = (str(output), f"{tempfile.gettempdir()}/evopolicy-", str(CHECKOUT), f"{Path.home()}/", f"{Path.home()}'")
+    ours = (
+        str(output),
+        f"{tempfile.gettempdir()}/evopolicy-",
+        str(CHECKOUT),
+        f"{Path.home()}/",
+        f"{Path.home()}'",
+    )
     for folder in ours:
         at = shown.find(folder)
         assert at < 0, shown[max(0, at - 300) : at + 200]
 
 
-def test_no_failure_of_a_program_shows_a_path_of_the_host(engine: LocalExecutor, tmp_path: Path) -> None:
-    tells = TELLS.format(home=f"{Path.home()}/x", checkout=str(CHECKOUT), output=str(tmp_path / "runs"))
+def test_no_failure_of_a_program_shows_a_path_of_the_host(
+    engine: LocalExecutor, tmp_path: Path
+) -> None:
+    tells = TELLS.format(
+        home=f"{Path.home()}/x", checkout=str(CHECKOUT), output=str(tmp_path / "runs")
+    )
     with desk(tmp_path, engine) as agent:
         for name, source in FAILURES.items():
             folder = agent.stage.workspace / name
@@ -128,7 +139,9 @@ def test_no_failure_of_a_program_shows_a_path_of_the_host(engine: LocalExecutor,
 
 
 @pytest.mark.parametrize("trouble", ["raise@make", "raise@step", "raise@measures", "crash@step"])
-def test_no_fault_shows_a_path_of_the_host(make_engine: Callable[..., Any], tmp_path: Path, trouble: str) -> None:
+def test_no_fault_shows_a_path_of_the_host(
+    make_engine: Callable[..., Any], tmp_path: Path, trouble: str
+) -> None:
     with desk(tmp_path, make_engine(trouble=trouble), trouble=trouble) as agent:
         folder = agent.stage.workspace / "program"
         (folder / "policy.py").write_text(ACT.format(body="return 0"))
@@ -137,7 +150,9 @@ def test_no_fault_shows_a_path_of_the_host(make_engine: Callable[..., Any], tmp_
         assert_no_host(agent.shown(), tmp_path)
 
 
-PATHS = HostPaths(frozenset({"/root", "/srv/out puts", "/tmp/evopolicy-"}), frozenset({"/root/lib/python3"}))
+PATHS = HostPaths(
+    frozenset({"/root", "/srv/out puts", "/tmp/evopolicy-"}), frozenset({"/root/lib/python3"})
+)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +164,10 @@ PATHS = HostPaths(frozenset({"/root", "/srv/out puts", "/tmp/evopolicy-"}), froz
         ("file:///root/a", f"file://{HIDDEN}"),
         ("/root", HIDDEN),
         ("[/srv/out puts/runs/a, /srv/out puts]", f"[{HIDDEN}, {HIDDEN}]"),
-        (f"/srv/out puts/programs/ab/{'ab' * 32}/inner/policy.py: line 3", "inner/policy.py: line 3"),
+        (
+            f"/srv/out puts/programs/ab/{'ab' * 32}/inner/policy.py: line 3",
+            "inner/policy.py: line 3",
+        ),
         (f"/srv/out puts/programs/ab/{'ab' * 32}", "."),
         ("/tmp/evopolicy-engine-ab12/scratch-1/a", HIDDEN),
         ('File "/root/lib/python3/json/decoder.py"', 'File "python/json/decoder.py"'),

@@ -29,7 +29,8 @@ from tests.execution.conftest import LEVELS, LIMITS
 
 HOSTILE = Path(__file__).parent / "hostile" / "programs"
 needs_landlock = pytest.mark.skipif(
-    not isolation.probe_level("landlock").works, reason="landlock: the probe says it does not work on this machine"
+    not isolation.probe_level("landlock").works,
+    reason="landlock: the probe says it does not work on this machine",
 )
 
 
@@ -44,10 +45,14 @@ def test_auto_takes_the_strongest_level_that_was_proven(monkeypatch: pytest.Monk
     assert isolation.choose("auto", False) == "landlock"
 
 
-def test_where_nothing_is_proven_it_fails_closed_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_proven_it_fails_closed_and_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(isolation, "probe_level", works())
     for allowed in (False, True):
-        with pytest.raises(IsolationError, match=r"bubblewrap: because \(a remedy\); landlock: because"):
+        with pytest.raises(
+            IsolationError, match=r"bubblewrap: because \(a remedy\); landlock: because"
+        ):
             isolation.choose("auto", allowed)
 
 
@@ -77,7 +82,9 @@ def test_a_probe_that_finds_a_hole_says_which(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("level", [level for level in LEVELS if level != "none"])
-@pytest.mark.parametrize("name", ["changes_files", "leaves_files", "reads_files", "signals", "sockets"])
+@pytest.mark.parametrize(
+    "name", ["changes_files", "leaves_files", "reads_files", "signals", "sockets"]
+)
 def test_the_oldest_landlock_holds_too(
     name: str, level: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,12 +97,14 @@ def test_the_oldest_landlock_holds_too(
 
 
 needs_bubblewrap = pytest.mark.skipif(
-    not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
+    not isolation.probe_level("bubblewrap").works,
+    reason="bubblewrap: the probe says it does not work on this machine",
 )
 
 
 def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str = "") -> Probed:
-    """What the probe of bubblewrap finds where `bwrap` is this shell script; without one, where there is none."""
+    """What the probe of bubblewrap finds where `bwrap` is this shell script; without one, where
+    there is none."""
     if script:
         program = tmp_path / "bwrap"
         program.write_text(f"#!/bin/sh\n{script}\n")
@@ -107,23 +116,44 @@ def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str = "") ->
     return found
 
 
-def test_without_bwrap_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_bwrap_the_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     found = probed(monkeypatch, tmp_path)
-    assert not found.works and "no program 'bwrap'" in found.detail and "package 'bubblewrap'" in found.remedy
+    assert (
+        not found.works
+        and "no program 'bwrap'" in found.detail
+        and "package 'bubblewrap'" in found.remedy
+    )
 
 
 @pytest.mark.parametrize(
     ("said", "sysctl", "value", "remedy"),
     [
-        ("setting up uid map: Permission denied", "kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
-        ("Creating new namespace failed: No space left", "user/max_user_namespaces", "0", "user.max_user_namespaces"),
+        (
+            "setting up uid map: Permission denied",
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "AppArmor",
+        ),
+        (
+            "Creating new namespace failed: No space left",
+            "user/max_user_namespaces",
+            "0",
+            "user.max_user_namespaces",
+        ),
         (
             "No permissions to create new namespace",
             "kernel/unprivileged_userns_clone",
             "0",
             "unprivileged_userns_clone",
         ),
-        ("Creating new namespace failed: Operation not permitted", "user/max_user_namespaces", "9", "in a container"),
+        (
+            "Creating new namespace failed: Operation not permitted",
+            "user/max_user_namespaces",
+            "9",
+            "in a container",
+        ),
         ("Unknown option --size", "user/max_user_namespaces", "9", "0.7 or newer"),
     ],
 )
@@ -138,7 +168,9 @@ def test_a_bwrap_that_is_refused_is_told_by_its_cause(
     assert remedy in found.remedy
 
 
-def test_a_bwrap_that_isolates_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_bwrap_that_isolates_nothing_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     script = f"""while [ "$1" != -- ]; do shift; done
 shift
 export PYTHONPATH={Path(isolation.__file__).parents[2]}:{Path(msgspec.__file__).parents[1]} TMPDIR={tmp_path}
@@ -146,7 +178,13 @@ exec "$@"
 """
     found = probed(monkeypatch, tmp_path, script)
     assert not found.works
-    for hole in ("abstract socket", "a file of the Host", "signalling the Host", "process table", "process numbers"):
+    for hole in (
+        "abstract socket",
+        "a file of the Host",
+        "signalling the Host",
+        "process table",
+        "process numbers",
+    ):
         assert hole in found.detail, found.detail
 
 
@@ -169,7 +207,10 @@ exec {bubblewrap.find()} "$@"
     assert not found.works and found.detail == said
     assert "systempaths=unconfined" in found.remedy
     monkeypatch.setattr(isolation, "probe_agent", lambda: found)
-    with pytest.raises(IsolationError, match=r"holds here for Policies, but an agent's.*Can't mount proc.*systempaths"):
+    with pytest.raises(
+        IsolationError,
+        match=r"holds here for Policies, but an agent's.*Can't mount proc.*systempaths",
+    ):
         isolation.check_agent("bubblewrap")
     isolation.check_agent("landlock")
 
@@ -188,14 +229,22 @@ def test_bubblewrap_needs_landlock_and_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 @needs_bubblewrap
-def test_a_sandbox_holds_the_runtime_the_allowed_packages_and_its_bounded_folders(tmp_path: Path) -> None:
+def test_a_sandbox_holds_the_runtime_the_allowed_packages_and_its_bounded_folders(
+    tmp_path: Path,
+) -> None:
     runtime, allowed = packages.runtime(), packages.resolve(("numpy",))
     (tmp_path / "told").write_text("seen")
     program = bubblewrap.find()
     assert program is not None
     command = bubblewrap.zygote(program, runtime, allowed.links.values(), tmp_path, {}, 2, 1 << 16)
-    hidden = [folder for folder in Path(runtime.folders[0]).glob("*-packages") if any(folder.iterdir())]
-    own = [path for path in allowed.links.values() if any(path.is_relative_to(folder) for folder in hidden)]
+    hidden = [
+        folder for folder in Path(runtime.folders[0]).glob("*-packages") if any(folder.iterdir())
+    ]
+    own = [
+        path
+        for path in allowed.links.values()
+        if any(path.is_relative_to(folder) for folder in hidden)
+    ]
     script = f"""
 import json, os
 seen = open("{bubblewrap.SEEN}/told").read()
@@ -210,7 +259,9 @@ for path in ("/x", "/dev/x", "/dev/shm/x", "{bubblewrap.SEEN}/x", {str(runtime.f
         continue
     print("made", path)
 """
-    done = subprocess.run([*command, "-S", "-c", script], capture_output=True, text=True, check=False, env={})
+    done = subprocess.run(
+        [*command, "-S", "-c", script], capture_output=True, text=True, check=False, env={}
+    )
     lines = done.stdout.splitlines()
     assert lines[:4] == ["seen ['0', '1'] [] False", "True", "True", "False False False"], done
     assert lines[4:] == []
@@ -222,7 +273,7 @@ def test_rights_grow_with_the_version_and_never_shrink() -> None:
     assert all(newer | older == newer for older, newer in pairwise(rights))
 
 
-# --- filters -----------------------------------------------------------------------------------------------------
+# --- filters --------------------------------------------------------------------------------------
 
 
 def answer(code: bytes, machine: str, name: str, *arguments: int, table: str = "") -> int:
@@ -274,7 +325,9 @@ def test_a_policys_calls_are_refused_unless_they_are_listed(
     def told(name: str, *arguments: int) -> int:
         return min(answer(code, machine, name, *arguments) for code in (fork_server, child))
 
-    assert allowed("read") and allowed("mmap", 0, 0, 0, 0x22) and not allowed("mmap", 0, 0, 0, 0x40022)
+    assert (
+        allowed("read") and allowed("mmap", 0, 0, 0, 0x22) and not allowed("mmap", 0, 0, 0, 0x40022)
+    )
     assert not allowed("mmap", 0, 0, 0, 0x2022)
     # A new thread is asked for, as a C library makes one and no other way; a process is refused.
     assert [told("clone", flags) for flags in (0x003D0F00, 0x007D0F00)] == [seccomp.NOTIFY] * 2
@@ -289,18 +342,54 @@ def test_a_policys_calls_are_refused_unless_they_are_listed(
     for name in ("futex_waitv", "futex_wait", "futex_wake", "futex_requeue", "clone3", "openat2"):
         assert told(name) == seccomp.ENOSYS
     for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
-        assert all(allowed(name, number) for number in range(12)) and allowed(name, ~0 << 3 & 0xFFFFFFFF | 2)
+        assert all(allowed(name, number) for number in range(12)) and allowed(
+            name, ~0 << 3 & 0xFFFFFFFF | 2
+        )
         assert all(allowed(name, ~number << 3 & 0xFFFFFFFF | 6) for number in (1, 4711))
         for number in (1, 77, 4711):
-            assert [told(name, ~number << 3 & 0xFFFFFFFF | kind) for kind in range(4)] == [seccomp.EINVAL] * 4
-    assert allowed("madvise", 0, 0, 4) and not any(allowed("madvise", 0, 0, advice) for advice in (3, 12, 20, 21, 22))
+            assert [told(name, ~number << 3 & 0xFFFFFFFF | kind) for kind in range(4)] == [
+                seccomp.EINVAL
+            ] * 4
+    assert allowed("madvise", 0, 0, 4) and not any(
+        allowed("madvise", 0, 0, advice) for advice in (3, 12, 20, 21, 22)
+    )
     assert allowed("kill", 77, 9) and not allowed("kill", 78, 9) and not allowed("tgkill", 1, 1, 9)
     assert allowed("prlimit64", 0) and not allowed("prlimit64", 5)
-    assert allowed("openat", 0, 0, 0) and allowed("openat", 0, 0, 0o1001) and not allowed("openat", 0, 0, 0o1000)
-    assert [number for number in range(2048) if allowed("fcntl", 3, number)] == [0, 1, 2, 3, 4, 1030]
-    for name in ("timer_create", "pipe2", "epoll_create1", "sysinfo", "preadv2", "mincore", "flock", "shmget"):
+    assert (
+        allowed("openat", 0, 0, 0)
+        and allowed("openat", 0, 0, 0o1001)
+        and not allowed("openat", 0, 0, 0o1000)
+    )
+    assert [number for number in range(2048) if allowed("fcntl", 3, number)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        1030,
+    ]
+    for name in (
+        "timer_create",
+        "pipe2",
+        "epoll_create1",
+        "sysinfo",
+        "preadv2",
+        "mincore",
+        "flock",
+        "shmget",
+    ):
         assert not allowed(name), name
-    for name in ("socket", "execve", "ptrace", "mount", "keyctl", "bpf", "recvmsg", "seccomp", "setsid"):
+    for name in (
+        "socket",
+        "execve",
+        "ptrace",
+        "mount",
+        "keyctl",
+        "bpf",
+        "recvmsg",
+        "seccomp",
+        "setsid",
+    ):
         assert not allowed(name), name
     assert answer(fork_server, machine, "clone3") == seccomp.ENOSYS
 
@@ -327,11 +416,16 @@ prlimit64 sched_getaffinity sched_getparam sched_getscheduler tgkill
 def test_a_policys_list_is_the_whole_of_what_it_may_call(
     both: Callable[[Callable[[], bytes], str], bytes], machine: str
 ) -> None:
-    filters = both(seccomp.fork_server_filter, machine), both(lambda: seccomp.child_filter(77), machine)
+    filters = (
+        both(seccomp.fork_server_filter, machine),
+        both(lambda: seccomp.child_filter(77), machine),
+    )
     names = {number: name for name, number in NUMBERS[machine].items()}
     odd = (0, 0, 0, 0, 0, 0), (0xFFFFFFFF,) * 6, (0x7FFFFFF1,) * 6, (0x5A5A5A58,) * 6
     for number in range(1024):
-        told = {min(run(code, machine, number, *arguments) for code in filters) for arguments in odd}
+        told = {
+            min(run(code, machine, number, *arguments) for code in filters) for arguments in odd
+        }
         name = names.get(number, "")
         if name in PLAIN:
             assert told == {seccomp.ALLOW}, name
@@ -348,7 +442,9 @@ def test_the_table_knows_every_call_this_machines_kernel_headers_name() -> None:
         pytest.skip("the kernel's headers are not installed for x86_64")
     named = dict(re.findall(r"^#define __NR_(\w+)\s+(\d+)", header.read_text(), re.MULTILINE))
     table = NUMBERS["x86_64"]
-    assert {name: table.get(name) for name, number in named.items() if table.get(name) != int(number)} == {}
+    assert {
+        name: table.get(name) for name, number in named.items() if table.get(name) != int(number)
+    } == {}
 
 
 HEADERS = ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h")
@@ -370,7 +466,14 @@ def test_every_call_of_the_table_is_settled_for_agents_and_no_other_is_let_throu
             assert told == seccomp.ENOSYS
         elif not name or name in denied:
             assert told == seccomp.EPERM, (number, name)
-        elif name in ("clone3", "openat2", "futex_waitv", "futex_wait", "futex_wake", "futex_requeue"):
+        elif name in (
+            "clone3",
+            "openat2",
+            "futex_waitv",
+            "futex_wait",
+            "futex_wake",
+            "futex_requeue",
+        ):
             assert told == seccomp.ENOSYS, name
         elif name not in ("socket", "socketpair"):
             assert told == seccomp.ALLOW, name
@@ -387,20 +490,43 @@ def test_an_agent_can_call_nothing_that_outlives_it_or_tells_who_reads(
         def told(name: str, *arguments: int, code: bytes = code, machine: str = machine) -> int:
             return answer(code, machine, name, *arguments)
 
-        for space in (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        for space in (
+            0x20000,
+            0x02000000,
+            0x04000000,
+            0x08000000,
+            0x10000000,
+            0x20000000,
+            0x40000000,
+        ):
             assert told("clone", space | 17) == seccomp.EPERM
         for flags in (0x01200011, 0x003D0F00, 0x00050F00, 0x4111):
             assert told("clone", flags) == seccomp.ALLOW
-        assert told("fcntl", 3, 1024) == told("fcntl", 3, 1026) == seccomp.EPERM  # a lease; a folder's watch
+        assert (
+            told("fcntl", 3, 1024) == told("fcntl", 3, 1026) == seccomp.EPERM
+        )  # a lease; a folder's watch
         assert told("fcntl", 3, 6) == told("fcntl", 3, 1031) == seccomp.ALLOW
-        assert [told("inotify_add_watch", 3, 0, mask) for mask in (0x01, 0x10, 0x20, 0xFFF)] == [seccomp.EPERM] * 4
+        assert [told("inotify_add_watch", 3, 0, mask) for mask in (0x01, 0x10, 0x20, 0xFFF)] == [
+            seccomp.EPERM
+        ] * 4
         assert told("inotify_add_watch", 3, 0, 0xFCE) == seccomp.ALLOW
-        assert told("preadv2", 3, 0, 0, 0, 0, 8) == seccomp.ENOSYS and told("preadv2") == seccomp.ALLOW
+        assert (
+            told("preadv2", 3, 0, 0, 0, 0, 8) == seccomp.ENOSYS and told("preadv2") == seccomp.ALLOW
+        )
         assert told("madvise", 0, 0, 21) == told("madvise", 0, 0, 20) == seccomp.EINVAL
         assert told("clock_gettime", ~4711 << 3 & 0xFFFFFFFF | 2) == seccomp.EINVAL
-        assert told("ioctl", 3, 0x40086602) == seccomp.EPERM and told("ioctl", 3, 0x5401) == seccomp.ALLOW
+        assert (
+            told("ioctl", 3, 0x40086602) == seccomp.EPERM
+            and told("ioctl", 3, 0x5401) == seccomp.ALLOW
+        )
         of_others = seccomp.ALLOW if namespaces else seccomp.EPERM
-        for name in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        for name in (
+            "prlimit64",
+            "sched_setaffinity",
+            "sched_setscheduler",
+            "sched_setparam",
+            "sched_setattr",
+        ):
             assert told(name, 0) == seccomp.ALLOW and told(name, 1) == of_others
 
 
@@ -408,7 +534,10 @@ def test_an_agent_can_call_nothing_that_outlives_it_or_tells_who_reads(
 def test_what_an_agents_keeper_is_asked_and_what_stands_in_for_it(
     both: Callable[[Callable[[], bytes], str], bytes], machine: str
 ) -> None:
-    counted, uncounted = both(seccomp.counted_filter, machine), both(seccomp.uncounted_filter, machine)
+    counted, uncounted = (
+        both(seccomp.counted_filter, machine),
+        both(seccomp.uncounted_filter, machine),
+    )
     processes = [name for name in ("clone", "fork", "vfork") if name in NUMBERS[machine]]
     for name in processes:
         assert answer(counted, machine, name) == answer(uncounted, machine, name) == seccomp.ALLOW
@@ -416,10 +545,16 @@ def test_what_an_agents_keeper_is_asked_and_what_stands_in_for_it(
         assert answer(counted, machine, "clone", flags) == seccomp.NOTIFY
     for operation in range(14):
         assert answer(counted, machine, "futex", 0, operation | 128) == seccomp.ALLOW
-        asked = {0: seccomp.NOTIFY, 9: seccomp.NOTIFY} | dict.fromkeys((1, 3, 4, 5, 10), seccomp.ALLOW)
-        assert answer(counted, machine, "futex", 0, operation) == asked.get(operation, seccomp.ENOSYS)
+        asked = {0: seccomp.NOTIFY, 9: seccomp.NOTIFY} | dict.fromkeys(
+            (1, 3, 4, 5, 10), seccomp.ALLOW
+        )
+        assert answer(counted, machine, "futex", 0, operation) == asked.get(
+            operation, seccomp.ENOSYS
+        )
         instead = {0: seccomp.EAGAIN, 9: seccomp.EAGAIN, 1: seccomp.NOTHING, 10: seccomp.NOTHING}
-        assert answer(uncounted, machine, "futex", 0, operation) == instead.get(operation, seccomp.ENOSYS)
+        assert answer(uncounted, machine, "futex", 0, operation) == instead.get(
+            operation, seccomp.ENOSYS
+        )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -427,7 +562,10 @@ def test_calls_by_another_table_end_the_process(
     both: Callable[[Callable[[], bytes], str], bytes], machine: str
 ) -> None:
     other = MACHINES[1 - MACHINES.index(machine)]
-    assert answer(both(seccomp.fork_server_filter, machine), machine, "read", table=other) == seccomp.KILL
+    assert (
+        answer(both(seccomp.fork_server_filter, machine), machine, "read", table=other)
+        == seccomp.KILL
+    )
 
 
 def test_an_agent_has_other_sockets_than_unix_ones_only_with_a_network() -> None:
@@ -467,7 +605,9 @@ print([
     possible(lambda: os.mknod("made", 0o104755)),
 ], oct(os.stat("file").st_mode))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == f"{[False] * 6} 0o100755", done.stderr
 
 

@@ -1,7 +1,8 @@
-"""Every limit of an Episode stands where it says: just under it all passes, just over it all ends as its kind.
+"""Every limit of an Episode stands where it says: just under it all passes, just over it all ends
+as its kind.
 
-Counted in the Policy's own CPU seconds, or in bytes: how fast or busy the machine is decides nothing.
-"""
+Counted in the Policy's own CPU seconds, or in bytes: how fast or busy the machine is decides
+nothing."""
 
 from __future__ import annotations
 
@@ -50,8 +51,12 @@ class Row(NamedTuple):
 
 FAILS = {
     "act_seconds": Row({"act_seconds": 1.0}, "burn(0.7)", "burn(1.3)", ("act_time", 1.0)),
-    "episode_seconds": Row({"episode_seconds": 3.0}, "burn(0.3)", "burn(0.8)", ("episode_time", 3.0), each=True),
-    "memory_bytes": Row({}, "bytearray(256 << 20)", "bytearray(516 << 20)", ("memory", LIMITS.memory_bytes)),
+    "episode_seconds": Row(
+        {"episode_seconds": 3.0}, "burn(0.3)", "burn(0.8)", ("episode_time", 3.0), each=True
+    ),
+    "memory_bytes": Row(
+        {}, "bytearray(256 << 20)", "bytearray(516 << 20)", ("memory", LIMITS.memory_bytes)
+    ),
     "scratch_bytes": Row(
         {},
         f"open('file', 'wb').write(bytes({4 * MIB - 65536}))",
@@ -60,7 +65,8 @@ FAILS = {
     ),
 }
 TRIED_BELOW = {"output_bytes", "step_seconds", "stall_factor"}
-"""One leaves out what is more, one is a fault, and just under the third is what the machine's load decides."""
+"""One leaves out what is more, one is a fault, and just under the third is what the machine's load
+decides."""
 
 
 def test_every_limit_is_tried() -> None:
@@ -68,12 +74,16 @@ def test_every_limit_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", FAILS)
-def test_a_limit_stands_where_it_says(name: str, level: Isolation, program: Callable[..., Path]) -> None:
+def test_a_limit_stands_where_it_says(
+    name: str, level: Isolation, program: Callable[..., Path]
+) -> None:
     row = FAILS[name]
     limits = dataclasses.replace(LIMITS, **row.limits)
     with LocalExecutor(toys.reference(), limits, workers=1, isolation=level) as engine:
         under, over = (
-            engine.evaluate(program(POLICY.format(each=row.each, body=body)), toys.episodes(1))[0].outcome
+            engine.evaluate(program(POLICY.format(each=row.each, body=body)), toys.episodes(1))[
+                0
+            ].outcome
             for body in (row.under, row.over)
         )
     assert under is not None and over is not None
@@ -94,10 +104,14 @@ def test_a_call_without_an_answer_stalls_when_its_wall_time_is_over(
     assert (failure.kind, failure.limit, failure.phase) == ("stalled", 2.0, "act")
 
 
-def test_output_is_kept_whole_up_to_its_limit(engine: LocalExecutor, program: Callable[..., Path]) -> None:
+def test_output_is_kept_whole_up_to_its_limit(
+    engine: LocalExecutor, program: Callable[..., Path]
+) -> None:
     most = LIMITS.output_bytes
     under, over = (
-        engine.evaluate(program(POLICY.format(each=False, body=f"print('x' * {size - 1})")), toys.episodes(1))[0]
+        engine.evaluate(
+            program(POLICY.format(each=False, body=f"print('x' * {size - 1})")), toys.episodes(1)
+        )[0]
         for size in (most, most + 1)
     )
     assert under.outcome is not None and over.outcome is not None
@@ -118,7 +132,9 @@ def test_a_call_of_the_environment_over_its_seconds_is_a_fault(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("steps", "ending"), [(99, "terminated"), (100, "terminated"), (101, "truncated")])
+@pytest.mark.parametrize(
+    ("steps", "ending"), [(99, "terminated"), (100, "terminated"), (101, "truncated")]
+)
 def test_an_episode_has_as_many_steps_as_its_benchmark_says(
     make_engine: Callable[..., LocalExecutor], program: Callable[..., Path], steps: int, ending: str
 ) -> None:

@@ -32,17 +32,23 @@ from evopolicy.kernel.wire import WireError
 from tests.execution.conftest import PATIENCE
 from tests.execution.toys import ACTIONS, OBSERVATIONS
 
-# --- codec -------------------------------------------------------------------------------------------------------
+# --- codec ----------------------------------------------------------------------------------------
 
 
 def same(left: Any, right: Any) -> bool:
     """Equal in value, type, dtype and shape, all the way down."""
     if isinstance(left, np.ndarray):
-        return isinstance(right, np.ndarray) and left.dtype == right.dtype and np.array_equal(left, right)
+        return (
+            isinstance(right, np.ndarray)
+            and left.dtype == right.dtype
+            and np.array_equal(left, right)
+        )
     if isinstance(left, dict):
         return isinstance(right, dict) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, tuple):
-        return isinstance(right, tuple) and all(same(a, b) for a, b in zip(left, right, strict=True))
+        return isinstance(right, tuple) and all(
+            same(a, b) for a, b in zip(left, right, strict=True)
+        )
     return type(left) is type(right) and bool(left == right)
 
 
@@ -71,8 +77,26 @@ def test_the_fast_reader_and_the_kernels_check_agree(name: str, clip: bool) -> N
     space = ACTIONS[name]
     read = codec.action_reader(space, clip=clip)
     tried: list[Any] = [space.sample(np.random.default_rng(seed)) for seed in range(20)]
-    tried += [0, 2, 3, -1, 1.0, 1.5, np.int64(1), True, [1.0, -1.0], [1.0000001, 0.0], [1.1, 0], [np.nan, 0.0]]
-    tried += [np.array([1.00000001, 0]), np.array([1e300, 0]), np.array([[0.0, 0.0]]), np.zeros(2, np.int32)]
+    tried += [
+        0,
+        2,
+        3,
+        -1,
+        1.0,
+        1.5,
+        np.int64(1),
+        True,
+        [1.0, -1.0],
+        [1.0000001, 0.0],
+        [1.1, 0],
+        [np.nan, 0.0],
+    ]
+    tried += [
+        np.array([1.00000001, 0]),
+        np.array([1e300, 0]),
+        np.array([[0.0, 0.0]]),
+        np.zeros(2, np.int32),
+    ]
     for action in tried:
         results: list[Any] = []
         for check in (read, lambda body: spaces.cast_action(space, wire.decode(body), clip=clip)):
@@ -83,7 +107,7 @@ def test_the_fast_reader_and_the_kernels_check_agree(name: str, clip: bool) -> N
         assert same(results[0], results[1]), action
 
 
-# --- frames ------------------------------------------------------------------------------------------------------
+# --- frames ---------------------------------------------------------------------------------------
 
 
 def test_frames_arrive_whole_however_they_were_cut() -> None:
@@ -131,7 +155,7 @@ def test_the_childs_end_reads_large_frames_and_small_ones() -> None:
             assert (number, kind, bytes(body)) == (size, ACT, b"z" * size)
 
 
-# --- output and tracebacks ---------------------------------------------------------------------------------------
+# --- output and tracebacks ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 101, 100_000])
@@ -148,7 +172,9 @@ def test_output_keeps_both_ends_and_counts_the_rest(size: int) -> None:
     if size <= 100:
         assert output.text == data.decode()
     else:
-        assert output.text.startswith(data[:50].decode()) and output.text.endswith(data[-50:].decode())
+        assert output.text.startswith(data[:50].decode()) and output.text.endswith(
+            data[-50:].decode()
+        )
     assert capture.close() is output
 
 
@@ -167,7 +193,7 @@ def test_a_traceback_names_no_folder_of_this_machine(tmp_path: Path) -> None:
     ]
 
 
-# --- folders -----------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 def test_a_held_folder_is_left_alone_and_an_abandoned_one_is_swept(
@@ -179,7 +205,10 @@ def test_a_held_folder_is_left_alone_and_an_abandoned_one_is_swept(
     (abandoned.path / "file").touch()
     os.close(abandoned._lock)  # What the kernel does when a Host is killed.
     HeldFolder("c").close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [held.path.name, f"{held.path.name}.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        held.path.name,
+        f"{held.path.name}.lock",
+    ]
     held.close()
     held.close()
     assert list(tmp_path.iterdir()) == []
@@ -204,7 +233,9 @@ def test_a_tree_is_removed_whatever_its_depth_and_modes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_of_a_million_names_is_emptied_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_a_million_names_is_emptied_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(beneath, "_PART", 3)
     root = tmp_path / "root"
     for number in range(10):
@@ -217,12 +248,13 @@ def test_a_folder_of_a_million_names_is_emptied_in_parts(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-# --- scratch folders ---------------------------------------------------------------------------------------------
+# --- scratch folders ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def slots(tmp_path: Path) -> Iterator[Callable[..., Slots]]:
-    """A function that makes so many mounts' folders (0: none, they are made) with a sweeper of their own."""
+    """A function that makes so many mounts' folders (0: none, they are made) with a sweeper of
+    their own."""
     made = []
 
     def make(count: int) -> Slots:
@@ -315,9 +347,12 @@ def test_the_address_space_is_known_without_a_process_table() -> None:
     script = (
         "from evopolicy.execution.sandbox import process\nprocess.tried_virtual_bytes()\n"
         "print(process.virtual_bytes() - process.tried_virtual_bytes())\n"
-        "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY)"
+        "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0] == "
+        "resource.RLIM_INFINITY)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+    )
     difference, free = done.stdout.split()
     assert abs(int(difference)) <= 1 << 20
     assert free == str(resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY)
@@ -334,12 +369,15 @@ print(before, libc.prctl(3, 0, 0, 0, 0))
 
 
 def test_a_fork_server_leaves_no_core_and_may_be_traced_by_nobody_of_its_user() -> None:
-    """What the kernel calls dumpable; a limit of 0 on cores binds no handler that takes them over a pipe."""
-    done = subprocess.run([sys.executable, "-c", CONFINED], capture_output=True, text=True, check=True, timeout=300)
+    """What the kernel calls dumpable; a limit of 0 on cores binds no handler that takes them over a
+    pipe."""
+    done = subprocess.run(
+        [sys.executable, "-c", CONFINED], capture_output=True, text=True, check=True, timeout=300
+    )
     assert done.stdout == "1 0\n"
 
 
-# --- forks -------------------------------------------------------------------------------------------------------
+# --- forks ----------------------------------------------------------------------------------------
 
 FORKS = """
 import os, sys, threading
@@ -364,11 +402,13 @@ over.set()
 
 
 def test_a_process_forked_beside_busy_threads_does_not_wait_for_them() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300, check=True
+    )
     assert done.stdout.split() == ["0"] * 60
 
 
-# --- packages ----------------------------------------------------------------------------------------------------
+# --- packages -------------------------------------------------------------------------------------
 
 
 def test_a_view_holds_the_packages_their_libraries_and_what_they_need(tmp_path: Path) -> None:
@@ -397,7 +437,8 @@ def test_the_runtime_holds_no_installed_packages() -> None:
 
 def test_modules_a_program_names_are_found_without_running_it(tmp_path: Path) -> None:
     (tmp_path / "policy.py").write_text(
-        "import os, scipy.linalg as la\nfrom scipy.special import (expit,\n    logit)\nraise SystemExit\n"
+        "import os, scipy.linalg as la\nfrom scipy.special import (expit,\n    logit)\nraise "
+        "SystemExit\n"
         "def f():\n    from scipy import optimize\n    import gymnasium\n"
     )
     found = list(handles.named_modules(tmp_path, frozenset({"numpy", "scipy"})))
@@ -405,7 +446,7 @@ def test_modules_a_program_names_are_found_without_running_it(tmp_path: Path) ->
     assert not any(name.startswith(("os", "gymnasium")) for name in found)
 
 
-# --- cores and compiled code -------------------------------------------------------------------------------------
+# --- cores and compiled code ----------------------------------------------------------------------
 
 SETTLES = """
 import os
@@ -422,11 +463,15 @@ print(len(one) == 1 or one == before, one.isdisjoint(two) or free)
 
 
 def test_workers_settle_on_different_cores_and_stay_free_where_all_are_taken() -> None:
-    done = subprocess.run([sys.executable, "-c", SETTLES], capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", SETTLES], capture_output=True, text=True, check=True, timeout=300
+    )
     assert done.stdout == "True True\n"
 
 
-def test_modules_are_imported_from_compiled_code_and_from_source_where_there_is_none(tmp_path: Path) -> None:
+def test_modules_are_imported_from_compiled_code_and_from_source_where_there_is_none(
+    tmp_path: Path,
+) -> None:
     program, code = tmp_path / "program", tmp_path / "code"
     (program / "inner").mkdir(parents=True)
     code.mkdir()
@@ -449,20 +494,25 @@ try:
 except SyntaxError as error:
     print(made, compiled_here.value, error.filename == {str(program / "broken_here.py")!r})
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+    )
     assert done.stdout == "2 4 True\n"
 
 
-# --- waiting -----------------------------------------------------------------------------------------------------
+# --- waiting --------------------------------------------------------------------------------------
 
 
 def test_nothing_here_waits_by_epoll() -> None:
-    """Its watches are bounded for all processes of a user: an agent of the same user may have taken every one."""
+    """Its watches are bounded for all processes of a user: an agent of the same user may have taken
+    every one."""
     found = set()
     for path in Path(evopolicy.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.attr] if isinstance(node, ast.Attribute) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            names += (
+                [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            )
             if {"epoll", "EpollSelector", "DefaultSelector"} & set(names):
                 found.add(path.name)
     assert found == set()

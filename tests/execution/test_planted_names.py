@@ -1,8 +1,9 @@
-"""An agent plants links, folders and pipes under every name the Host opens in its folders: nothing outside changes.
+"""An agent plants links, folders and pipes under every name the Host opens in its folders: nothing
+outside changes.
 
-The names are not listed here: a Run is traced from its start to its end, with a kill and a resume, and with all that
-reads it afterwards. A name that the Host begins to use tomorrow is planted tomorrow.
-"""
+The names are not listed here: a Run is traced from its start to its end, with a kill and a resume,
+and with all that reads it afterwards. A name that the Host begins to use tomorrow is planted
+tomorrow."""
 
 from __future__ import annotations
 
@@ -40,18 +41,39 @@ sys.addaudithook(_audit)
 """
 UNFORESEEABLE = re.compile(r"[0-9a-f]{16}")
 PLACES = {
-    "workspace": ("", ".evopolicy", "analysis", "feedback", "feedback/0001", "program", "skills", "z"),
+    "workspace": (
+        "",
+        ".evopolicy",
+        "analysis",
+        "feedback",
+        "feedback/0001",
+        "program",
+        "skills",
+        "z",
+    ),
     "home": ("", ".tool", "z"),
 }
 
 
 def host(
-    root: Path, level: str, *words: str, places: Iterable[Any] = (), rotation: int = 0, traced: bool = False
+    root: Path,
+    level: str,
+    *words: str,
+    places: Iterable[Any] = (),
+    rotation: int = 0,
+    traced: bool = False,
 ) -> str:
     """Run the Host to its end; returns what it printed. A Host that hangs ends the test."""
     plan = {"places": list(places), "rotation": rotation, "victim": str(root / "victim" / "file")}
     (root / "plan.json").write_text(json.dumps(plan))
-    command = [sys.executable, planted_host.__file__, str(root), level, str(root / "plan.json"), *words]
+    command = [
+        sys.executable,
+        planted_host.__file__,
+        str(root),
+        level,
+        str(root / "plan.json"),
+        *words,
+    ]
     return run(command, root, traced=traced, killed="killed" in words)
 
 
@@ -61,19 +83,29 @@ def run(command: list[str], root: Path, *, traced: bool = False, killed: bool = 
         (root / "tracer").mkdir(exist_ok=True)
         (root / "traced").mkdir(exist_ok=True)
         (root / "tracer" / "sitecustomize.py").write_text(TRACER)
-        environment |= {"PYTHONPATH": f"{root / 'tracer'}:{environment['PYTHONPATH']}", "TRACED": str(root / "traced")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
+        environment |= {
+            "PYTHONPATH": f"{root / 'tracer'}:{environment['PYTHONPATH']}",
+            "TRACED": str(root / "traced"),
+        }
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=400, check=False
+    )
     assert done.returncode == (-9 if killed else 0), done.stdout + done.stderr
     return done.stdout
 
 
 def traced_paths(root: Path) -> set[str]:
-    return {os.fsdecode(name) for file in (root / "traced").iterdir() for name in file.read_bytes().split(b"\0")}
+    return {
+        os.fsdecode(name)
+        for file in (root / "traced").iterdir()
+        for name in file.read_bytes().split(b"\0")
+    }
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Every name the Host uses in an agent's folders, whatever the level, but those nobody can foresee."""
+    """Every name the Host uses in an agent's folders, whatever the level, but those nobody can
+    foresee."""
     found: set[str] = set()
     for level in LEVELS:
         root = tmp_path_factory.mktemp(level)
@@ -81,14 +113,31 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         folder = Path(json.loads(host(root, level, traced=True).splitlines()[-1])["folder"])
         own = [str(folder / "workspace"), str(folder / "agent" / "home")]
         for path in traced_paths(root):
-            below = [path.removeprefix(f"{place}/") for place in own if path.startswith(f"{place}/")]
-            # By a descriptor a name comes alone; a relative path with more in it is no work in a folder of another.
+            below = [
+                path.removeprefix(f"{place}/") for place in own if path.startswith(f"{place}/")
+            ]
+            # By a descriptor a name comes alone; a relative path with more in it is no work in a
+            # folder of another.
             found.update(below or ([path] if path and "/" not in path else []))
-    return {part for path in found for part in path.split("/") if part not in ("", ".", "..", "mine", "z")}
+    return {
+        part
+        for path in found
+        for part in path.split("/")
+        if part not in ("", ".", "..", "mine", "z")
+    }
 
 
 def test_the_trace_sees_what_the_host_does(names: set[str]) -> None:
-    assert {"feedback", "analysis", ".evopolicy", "session.json", "skills", "skill", "TASK.md", "program"} <= names
+    assert {
+        "feedback",
+        "analysis",
+        ".evopolicy",
+        "session.json",
+        "skills",
+        "skill",
+        "TASK.md",
+        "program",
+    } <= names
     assert {"0001", "0002", "home", ".tool", "auth.json", "z.sh"} <= names
 
 
@@ -98,17 +147,25 @@ def test_what_reads_a_run_afterwards_opens_nothing_an_agent_wrote(tmp_path: Path
     folder = Path(json.loads(host(tmp_path, level).splitlines()[-1])["folder"])
     command = [sys.executable, "-m", "evopolicy.cli.main"]
     run([*command, "report", f"source={folder}"], tmp_path, traced=True)
-    run([*command, "track", f"source={folder}", f"output={tmp_path / 'output'}"], tmp_path, traced=True)
+    run(
+        [*command, "track", f"source={folder}", f"output={tmp_path / 'output'}"],
+        tmp_path,
+        traced=True,
+    )
     opened = traced_paths(tmp_path)
     assert any(path.startswith(f"{folder}/") for path in opened)
-    assert [path for path in opened if path.startswith((f"{folder}/workspace", f"{folder}/agent/home"))] == []
+    assert [
+        path for path in opened if path.startswith((f"{folder}/workspace", f"{folder}/agent/home"))
+    ] == []
 
 
 CASES = [("landlock", number) for number in range(len(KINDS))] + [("bubblewrap", 0), ("none", 2)]
 
 
 @pytest.mark.parametrize(("level", "rotation"), [case for case in CASES if case[0] in LEVELS])
-def test_whatever_lies_under_a_name_leads_nowhere(tmp_path: Path, names: set[str], level: str, rotation: int) -> None:
+def test_whatever_lies_under_a_name_leads_nowhere(
+    tmp_path: Path, names: set[str], level: str, rotation: int
+) -> None:
     victim = tmp_path / "victim" / "file"
     victim.parent.mkdir()
     victim.write_text(f"the user's own {KEY}")
@@ -125,11 +182,20 @@ def test_whatever_lies_under_a_name_leads_nowhere(tmp_path: Path, names: set[str
     host(tmp_path, level, "killed", places=places, rotation=rotation)
     said = json.loads(host(tmp_path, level, places=places, rotation=rotation).splitlines()[-1])
     run = load_run(said["folder"])
-    assert said["valid"] and [s.status for s in run.state.submissions] == ["published", "published"], said
+    assert said["valid"] and [s.status for s in run.state.submissions] == [
+        "published",
+        "published",
+    ], said
     assert (run.state.agent_ended, run.state.agent_attempts) == ("finished", 2)
     after = victim.stat()
-    assert victim.read_text() == f"the user's own {KEY}" and [path.name for path in victim.parent.iterdir()] == ["file"]
-    assert (after.st_mode, after.st_ino, after.st_mtime_ns) == (before.st_mode, before.st_ino, before.st_mtime_ns)
+    assert victim.read_text() == f"the user's own {KEY}" and [
+        path.name for path in victim.parent.iterdir()
+    ] == ["file"]
+    assert (after.st_mode, after.st_ino, after.st_mtime_ns) == (
+        before.st_mode,
+        before.st_ino,
+        before.st_mtime_ns,
+    )
     assert {path.name for path in run.folder.iterdir()} == {
         "record.json", "journal.jsonl", "programs", "submissions", "evaluations", "workspace", "agent",
     }  # fmt: skip

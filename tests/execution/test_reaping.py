@@ -75,11 +75,20 @@ def host(level: Isolation, program: Callable[..., Path], tmp_path: Path) -> subp
 
 
 def _in_the_middle(host: int, temporary: Path) -> bool:
-    """Whether every Policy has left its file. A scratch folder of bubblewrap is seen by way of its process alone."""
+    """Whether every Policy has left its file. A scratch folder of bubblewrap is seen by way of its
+    process alone."""
     below = descendants(host)
     if any("bwrap" in _command(pid) for pid in below):
-        folders = {str(Path(f"/proc/{pid}/cwd").readlink()) for pid in below if Path(f"/proc/{pid}/cwd/left").exists()}
-        return len(folders) == LANES + LANES if os.geteuid() == 0 else len(below) >= _PROCESSES["bubblewrap"]
+        folders = {
+            str(Path(f"/proc/{pid}/cwd").readlink())
+            for pid in below
+            if Path(f"/proc/{pid}/cwd/left").exists()
+        }
+        return (
+            len(folders) == LANES + LANES
+            if os.geteuid() == 0
+            else len(below) >= _PROCESSES["bubblewrap"]
+        )
     return len(list(temporary.glob("*/scratch-*/*/*/left"))) == 2 * LANES
 
 
@@ -111,19 +120,25 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
     others = set(worker_processes())
     asleep, awake = program(SLEEPS), tmp_path / "awake"
     awake.mkdir()
-    (awake / "policy.py").write_text((asleep / "policy.py").read_text().replace("time.sleep(600)", "return 0"))
-    with LocalExecutor(toys.reference(steps=2), limits, workers=1, isolation=level, lanes=1) as engine:
+    (awake / "policy.py").write_text(
+        (asleep / "policy.py").read_text().replace("time.sleep(600)", "return 0")
+    )
+    with LocalExecutor(
+        toys.reference(steps=2), limits, workers=1, isolation=level, lanes=1
+    ) as engine:
         killed: list[int] = []
         over = threading.Event()
 
         def playing() -> list[int]:
-            """Workers with at least what a Policy at play needs below them: a zygote, a fork server and the Policy."""
+            """Workers with at least what a Policy at play needs below them: a zygote, a fork server
+            and the Policy."""
             below = 5 if level == "bubblewrap" else 3  # and two processes of bubblewrap's
             ours = [pid for pid in worker_processes() if pid not in others and pid not in killed]
             return [pid for pid in ours if len(descendants(pid)) >= below]
 
         def kill_until_over() -> None:
-            # Not a count of kills: one that comes before the Episode has begun takes nothing from it.
+            # Not a count of kills: one that comes before the Episode has begun takes nothing from
+            # it.
             while not over.wait(0.05):
                 for worker in playing()[:1]:
                     killed.extend([worker, *descendants(worker)])
@@ -143,7 +158,11 @@ def test_nothing_of_a_worker_that_is_killed_goes_on_and_its_episodes_are_played_
 
 def worker_processes() -> list[int]:
     """This process's Environment workers."""
-    return [pid for pid in descendants(os.getpid()) if "evopolicy.execution.engine.worker" in _command(pid)]
+    return [
+        pid
+        for pid in descendants(os.getpid())
+        if "evopolicy.execution.engine.worker" in _command(pid)
+    ]
 
 
 def test_close_leaves_neither_processes_nor_folders(
@@ -240,10 +259,14 @@ def test_what_a_kill_leaves_in_the_temporary_folder_the_next_start_removes(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", _STUCK, doing]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as host:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    ) as host:
         assert host.stdout and host.stdout.readline() == f"{purpose}\n"
         beside = HeldFolder("test")
-        assert list(tmp_path.glob(f"evopolicy-{purpose}-*/content")), "one that lives keeps what it has"
+        assert list(tmp_path.glob(f"evopolicy-{purpose}-*/content")), (
+            "one that lives keeps what it has"
+        )
         host.kill()
     beside.close()
     HeldFolder("test").close()

@@ -15,30 +15,44 @@ import numpy as np
 from evopolicy.execution.engine import control
 from evopolicy.kernel import spaces
 from evopolicy.kernel.errors import InvalidAction
-from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Split, Transition
+from evopolicy.kernel.ports.benchmark import (
+    Artifact,
+    BenchmarkReference,
+    BenchmarkSpec,
+    EpisodeSpec,
+    Split,
+    Transition,
+)
 from evopolicy.kernel.ports.outcome import EpisodeResult, Outcome
 
 HANGS = "hangs"
-"""File in the folder of marks, or of a picture, that says that the call which never returns has begun."""
+"""File in the folder of marks, or of a picture, that says that the call which never returns has
+begun."""
 OBSERVATIONS: dict[str, spaces.Space] = {
     "vector": spaces.box(-10.0, 10.0, (3,)),
     "number": spaces.Discrete(7),
     "image": spaces.box(0, 255, (96, 96, 3), "uint8"),
     "huge": spaces.box(0, 255, (512, 512, 3), "uint8"),
     "nested": spaces.Dict(
-        {"at": spaces.box(-1.0, 1.0, (2,)), "pair": spaces.Tuple((spaces.Discrete(3), spaces.MultiBinary((2,))))}
+        {
+            "at": spaces.box(-1.0, 1.0, (2,)),
+            "pair": spaces.Tuple((spaces.Discrete(3), spaces.MultiBinary((2,)))),
+        }
     ),
     "text": spaces.Text(8),
 }
 ACTIONS: dict[str, spaces.Space] = {
     "choice": spaces.Discrete(3),
     "box": spaces.box(-1.0, 1.0, (2,)),
-    "nested": spaces.Dict({"go": spaces.Discrete(2), "by": spaces.Tuple((spaces.box(-1.0, 1.0, (1,)),))}),
+    "nested": spaces.Dict(
+        {"go": spaces.Discrete(2), "by": spaces.Tuple((spaces.box(-1.0, 1.0, (1,)),))}
+    ),
 }
 
 
 class ToyEnvironment:
-    """Rewards depend on the Action and on the seed, so that a difference in either shows in the return."""
+    """Rewards depend on the Action and on the seed, so that a difference in either shows in the
+    return."""
 
     def __init__(self, toy: Toy, episode: EpisodeSpec) -> None:
         self._toy = toy
@@ -66,7 +80,11 @@ class ToyEnvironment:
 
     def measures(self) -> Mapping[str, Any]:
         self._toy.misbehave("measures", self._episode)
-        large = {"large": list(range(25_000))} if self._toy.trouble in ("large", "too_large@measures") else {}
+        large = (
+            {"large": list(range(25_000))}
+            if self._toy.trouble in ("large", "too_large@measures")
+            else {}
+        )
         return {"steps": self._step, **large}
 
     def close(self) -> None:
@@ -143,8 +161,12 @@ class Toy:
         if what == "slow":
             time.sleep(0.3)
         if what == "too_large":
-            control.LARGEST = 10_000  # Of this worker alone: what its Host sends is bounded as ever.
-        if what == "crash" or (what == "crash_once" and not (Path(self.marks) / "crashed").exists()):
+            control.LARGEST = (
+                10_000  # Of this worker alone: what its Host sends is bounded as ever.
+            )
+        if what == "crash" or (
+            what == "crash_once" and not (Path(self.marks) / "crashed").exists()
+        ):
             if self.marks:
                 with (Path(self.marks) / "crashed").open("a") as file:
                     file.write("x")
@@ -181,9 +203,15 @@ def load(
     marks: str = "",
     out_of_bounds: str = "invalid",
 ) -> Toy:
-    """`trouble` is `what@where`, or a word of its own; `marks` is a folder it may leave files in."""
+    """`trouble` is `what@where`, or a word of its own; `marks` is a folder it may leave files
+    in."""
     return Toy(
-        steps=steps, observation=observation, action=action, trouble=trouble, marks=marks, out_of_bounds=out_of_bounds
+        steps=steps,
+        observation=observation,
+        action=action,
+        trouble=trouble,
+        marks=marks,
+        out_of_bounds=out_of_bounds,
     )
 
 

@@ -1,4 +1,5 @@
-"""A scripted provider on loopback: each connection is one request, answered by a function of the test's."""
+"""A scripted provider on loopback: each connection is one request, answered by a function of the
+test's."""
 
 from __future__ import annotations
 
@@ -78,7 +79,10 @@ def _read(link: socket.socket) -> Asked:
         received += data
     head, _, body = received.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    headers = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines)
+    }
     while len(body) < int(headers.get("content-length", "0")):
         body += link.recv(65536)
     method, target, _ = first.split(" ")
@@ -99,7 +103,12 @@ def says(value: Any, status: str = "200 OK", *headers: str) -> Answer:
 
     def answer(link: socket.socket, _: Asked) -> None:
         body = json.dumps(value).encode()
-        lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        lines = [
+            f"HTTP/1.1 {status}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            *headers,
+        ]
         link.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     return answer

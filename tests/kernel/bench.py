@@ -1,5 +1,5 @@
-"""A tiny Benchmark in pure Python, and every port of the Kernel in this process: Policies run inline, agents are
-functions in a thread that call the Session's `handle`."""
+"""A tiny Benchmark in pure Python, and every port of the Kernel in this process: Policies run
+inline, agents are functions in a thread that call the Session's `handle`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from evopolicy.kernel.errors import AgentError, InvalidAction, Refused
 from evopolicy.kernel.files.durable import make_folder
 from evopolicy.kernel.files.program import ProgramStore, capture
 from evopolicy.kernel.policy import PolicyContext, bind
-from evopolicy.kernel.ports.benchmark import Artifact, BenchmarkReference, BenchmarkSpec, EpisodeSpec, Transition
+from evopolicy.kernel.ports.benchmark import (
+    Artifact,
+    BenchmarkReference,
+    BenchmarkSpec,
+    EpisodeSpec,
+    Transition,
+)
 from evopolicy.kernel.ports.outcome import (
     CheckReport,
     EpisodeResult,
@@ -32,7 +38,14 @@ from evopolicy.kernel.ports.outcome import (
     PolicyFailure,
 )
 from evopolicy.kernel.ports.pool import Pool, PoolConfig, plan_pool
-from evopolicy.kernel.ports.protocols import AgentIdentity, AgentLimits, Invocation, Isolation, Limits, Provider
+from evopolicy.kernel.ports.protocols import (
+    AgentIdentity,
+    AgentLimits,
+    Invocation,
+    Isolation,
+    Limits,
+    Provider,
+)
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.ports.transcript import Transcript, Usage
 from evopolicy.kernel.run.run import RunPlan
@@ -73,12 +86,13 @@ def write_program(folder: Path, value: int, body: str = "pass") -> Path:
     return folder
 
 
-# --- Benchmark -----------------------------------------------------------------------------------------------------
+# --- Benchmark ------------------------------------------------------------------------------------
 
 
 @dataclass
 class Tally:
-    """An Action from 0 to 9 earns itself and an offset that the Episode's seed hides, four times."""
+    """An Action from 0 to 9 earns itself and an offset that the Episode's seed hides, four
+    times."""
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     id: str = "test/Tally-v1"
@@ -88,7 +102,9 @@ class Tally:
     artifact_names: Sequence[str] = ()
     """Bulk artifacts of 1,000 bytes that each Feedback gets."""
     score_of: Callable[[Outcome], float] = lambda outcome: outcome.episode_return
-    summarize_of: Callable[[Sequence[Outcome]], Mapping[str, Any]] = lambda outcomes: {"episodes": len(outcomes)}
+    summarize_of: Callable[[Sequence[Outcome]], Mapping[str, Any]] = lambda outcomes: {
+        "episodes": len(outcomes)
+    }
 
     @property
     def spec(self) -> BenchmarkSpec:
@@ -138,7 +154,9 @@ class Tally:
     def render(self, episode: EpisodeSpec, _trace: Path, folder: Path) -> Sequence[Artifact]:
         path = folder / f"picture-{episode.index}"
         path.write_bytes(b"gif")
-        return [Artifact(f"replays/{episode.index:04d}.gif", path, "image/gif", "bulk", episode.index)]
+        return [
+            Artifact(f"replays/{episode.index:04d}.gif", path, "image/gif", "bulk", episode.index)
+        ]
 
 
 @dataclass
@@ -151,7 +169,9 @@ class TallyEnvironment:
 
     def step(self, action: Any) -> Transition:
         self.steps += 1
-        return Transition(np.full(1, self.steps, np.float32), action + self.offset, self.steps == STEPS, False)
+        return Transition(
+            np.full(1, self.steps, np.float32), action + self.offset, self.steps == STEPS, False
+        )
 
     def measures(self) -> Mapping[str, Any]:
         return {"steps": self.steps}
@@ -159,15 +179,15 @@ class TallyEnvironment:
     def close(self) -> None: ...
 
 
-# --- Executor ------------------------------------------------------------------------------------------------------
+# --- Executor -------------------------------------------------------------------------------------
 
 
 LIMITS = Limits(1.0, 10.0, 2**30, 4_096, 2**20, 10.0, 10.0)
 
 
 class InlineExecutor:
-    """Runs Policies in this process. `fault` decides by Program folder and Episode which Episodes fault; Evaluations
-    wait while `gate` is cleared."""
+    """Runs Policies in this process. `fault` decides by Program folder and Episode which Episodes
+    fault; Evaluations wait while `gate` is cleared."""
 
     isolation: Isolation = "none"
     limits = LIMITS
@@ -219,22 +239,30 @@ class InlineExecutor:
             policy = load_policy(self.benchmark, program, seed)
             action = policy.act(np.zeros(1, np.float32))
         except Exception as error:
-            return CheckReport(False, PolicyFailure("exception", str(error), traceback=traceback.format_exc()))
+            return CheckReport(
+                False, PolicyFailure("exception", str(error), traceback=traceback.format_exc())
+            )
         return CheckReport(True, actions=(action,), output=Output("checked"))
 
     def render(self, jobs: Sequence[Any]) -> list[Artifact]:
-        return [one for job in jobs for one in self.benchmark.render(job.episode, job.trace, job.folder)]
+        return [
+            one for job in jobs for one in self.benchmark.render(job.episode, job.trace, job.folder)
+        ]
 
     def close(self) -> None: ...
 
 
 def load_policy(benchmark: Tally, program: Path, seed: int) -> Any:
     spec = benchmark.spec
-    context = PolicyContext(spec.observation_space, spec.action_space, spec.parameters, seed, spec.max_steps)
+    context = PolicyContext(
+        spec.observation_space, spec.action_space, spec.parameters, seed, spec.max_steps
+    )
     return bind(SimpleNamespace(**runpy.run_path(str(program / "policy.py"))), context)
 
 
-def run_episode(benchmark: Tally, program: Path, episode: EpisodeSpec, rows: list[TraceRow]) -> Outcome:
+def run_episode(
+    benchmark: Tally, program: Path, episode: EpisodeSpec, rows: list[TraceRow]
+) -> Outcome:
     """One Episode in this process; what the Policy prints is `SAYS` of its module."""
     environment = benchmark.make(episode)
     total, step = 0.0, 0
@@ -250,11 +278,15 @@ def run_episode(benchmark: Tally, program: Path, episode: EpisodeSpec, rows: lis
     except Exception as error:
         kind: FailureKind = "invalid_action" if isinstance(error, InvalidAction) else "exception"
         failure = PolicyFailure(kind, str(error), "act", step, traceback.format_exc())
-        return Outcome(episode.index, total, step, "failed", failure, environment.measures(), Output("printed"))
-    return Outcome(episode.index, total, step, "terminated", None, environment.measures(), Output("printed"))
+        return Outcome(
+            episode.index, total, step, "failed", failure, environment.measures(), Output("printed")
+        )
+    return Outcome(
+        episode.index, total, step, "terminated", None, environment.measures(), Output("printed")
+    )
 
 
-# --- agents --------------------------------------------------------------------------------------------------------
+# --- agents ---------------------------------------------------------------------------------------
 
 
 class Stopped(BaseException):
@@ -275,10 +307,14 @@ class AgentCalls:
     def __call__(self, verb: str, **arguments: Any) -> dict[str, Any]:
         if self.stopping.is_set():
             raise Stopped
-        answer: dict[str, Any] = json.loads(json.dumps(self.handler.handle(verb, arguments), allow_nan=False))
+        answer: dict[str, Any] = json.loads(
+            json.dumps(self.handler.handle(verb, arguments), allow_nan=False)
+        )
         return answer
 
-    def submit(self, value: int, episodes: str, body: str = "pass", **arguments: Any) -> dict[str, Any]:
+    def submit(
+        self, value: int, episodes: str, body: str = "pass", **arguments: Any
+    ) -> dict[str, Any]:
         write_program(self.workspace / "program", value, body)
         return self("submit", path="program", episodes=episodes, **arguments)
 
@@ -318,7 +354,8 @@ class ThreadProcess:
 
 @dataclass
 class ThreadLauncher:
-    """Starts `function` in a thread. Each attempt may have its own: a sequence is gone through, its last one stays."""
+    """Starts `function` in a thread. Each attempt may have its own: a sequence is gone through, its
+    last one stays."""
 
     functions: Sequence[AgentFunction]
     gateway: DirectGateway
@@ -347,7 +384,9 @@ class ThreadLauncher:
             site.logs / "stdout.log",
         )
         codes: list[int] = []
-        thread = threading.Thread(target=_live, args=(function, calls, codes), name="agent", daemon=True)
+        thread = threading.Thread(
+            target=_live, args=(function, calls, codes), name="agent", daemon=True
+        )
         thread.start()
         return ThreadProcess(thread, calls, codes)
 
@@ -385,7 +424,8 @@ class DirectGateway:
 
 @dataclass
 class FunctionAgent:
-    """An integration whose agent is a function; its stream is JSON lines with `usage`, `error_kind` and `text`."""
+    """An integration whose agent is a function; its stream is JSON lines with `usage`, `error_kind`
+    and `text`."""
 
     resumes: bool = True
     missing: list[str] = field(default_factory=list)
@@ -416,10 +456,12 @@ class FunctionAgent:
         )
 
 
-# --- a whole Run ---------------------------------------------------------------------------------------------------
+# --- a whole Run ----------------------------------------------------------------------------------
 
 
-BUDGET = Budget(submissions=4, episodes=8, per_submission=None, finish="allow_early", candidates="all")
+BUDGET = Budget(
+    submissions=4, episodes=8, per_submission=None, finish="allow_early", candidates="all"
+)
 POOL = PoolConfig(kind="derived", training=6, validation=3, assessment=5, seed=0)
 SELECTION = SelectionConfig("validation_mean", "fewer_failures")
 FEEDBACK = FeedbackConfig("episodes", 10**9, replays=False)
@@ -463,8 +505,12 @@ class Stage:
         return self.folder / "workspace"
 
     def site(self) -> SessionSite:
-        bench = Bench(self.benchmark, self.executor, self.feedback, self.episode_retries, self.folder)
-        return SessionSite(bench, self.budget, self.planned, self.store, self.workspace, self.block_seconds)
+        bench = Bench(
+            self.benchmark, self.executor, self.feedback, self.episode_retries, self.folder
+        )
+        return SessionSite(
+            bench, self.budget, self.planned, self.store, self.workspace, self.block_seconds
+        )
 
     def record(self) -> RunRecord:
         spec = self.benchmark.spec
@@ -474,7 +520,9 @@ class Stage:
             key=self.key,
             result_key=self.result_key,
             agent=self.agent.identity,
-            benchmark=BenchmarkIdentity(spec.slug, spec.id, spec.digest, "tests.kernel.bench:Tally", {}),
+            benchmark=BenchmarkIdentity(
+                spec.slug, spec.id, spec.digest, "tests.kernel.bench:Tally", {}
+            ),
             seed=0,
             budget=self.budget,
             pool=self.pool,

@@ -1,4 +1,5 @@
-"""A Host that is killed, or whose disk fills, at a chosen journal step: what tests start in a process of its own."""
+"""A Host that is killed, or whose disk fills, at a chosen journal step: what tests start in a
+process of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ PROGRAMS = ((2, "0:2"), (5, "2:5"), (3, "0,5,1"))
 
 
 def goes_on(call: AgentCalls) -> None:
-    """Makes the Submissions that are still missing, waiting for what runs, and finishes: an agent that can resume."""
+    """Makes the Submissions that are still missing, waiting for what runs, and finishes: an agent
+    that can resume."""
     while (status := call("status"))["state"] != "finished":
         if status["state"] == "running":
             call("wait")
@@ -33,7 +35,8 @@ def goes_on(call: AgentCalls) -> None:
 
 
 def stage(root: Path, *, resumes: bool = True, finish: str = "allow_early") -> Stage:
-    """The Run of these tests. Bulk artifacts and a small room for them, so that every kind of event is written."""
+    """The Run of these tests. Bulk artifacts and a small room for them, so that every kind of event
+    is written."""
     return Stage(
         root,
         [goes_on],
@@ -65,7 +68,8 @@ OPERATIONS = ("fsync", "rename", "replace", "mkdir", "symlink", "unlink", "rmdir
 
 
 def counted(root: str, at: int) -> None:
-    """Run, and die right before the file operation `at`, from 0; where it comes to its end, say how many there were."""
+    """Run, and die right before the file operation `at`, from 0; where it comes to its end, say how
+    many there were."""
     done = iter(range(10**9))
 
     def dying(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,7 +87,8 @@ def counted(root: str, at: int) -> None:
 
 
 def with_small_files(root: str, most_bytes: int) -> None:
-    """Run where no file may grow past `most_bytes`; prints nothing, exits 3 and leaves the sentence in `said`."""
+    """Run where no file may grow past `most_bytes`; prints nothing, exits 3 and leaves the sentence
+    in `said`."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     said_exit(root, lambda: run(stage(Path(root)).plan()))
 

@@ -1,7 +1,8 @@
-"""Every change of a Run's folder is on disk before the journal goes on, and every effect comes after its event.
+"""Every change of a Run's folder is on disk before the journal goes on, and every effect comes
+after its event.
 
-Seen at the system's own calls during a whole Run, so that whatever is written in future is held to it as well.
-"""
+Seen at the system's own calls during a whole Run, so that whatever is written in future is held to
+it as well."""
 
 from __future__ import annotations
 
@@ -61,7 +62,11 @@ class Recorder:
         for known in (self.entries, self.contents):
             below = {path for path in known if path == source or path.startswith(f"{source}/")}
             known -= below
-            known |= {target + path.removeprefix(source) for path in below if path != source or known is self.contents}
+            known |= {
+                target + path.removeprefix(source)
+                for path in below
+                if path != source or known is self.contents
+            }
         if target.startswith(self.root):
             self.entries.add(target)
             self.order.append(f"moved {target.removeprefix(self.root)}")
@@ -79,15 +84,22 @@ class Recorder:
             self.lasting.add(path.removeprefix(self.root) or "/")
 
     def unsafe(self) -> set[str]:
-        """What a loss of power would take, but for what nobody has been told of and what is the agent's own."""
+        """What a loss of power would take, but for what nobody has been told of and what is the
+        agent's own."""
 
         def counts(path: str) -> bool:
             parts = Path(path.removeprefix(self.root)).parts[1:]
             hidden = any(part.startswith(".") for part in parts)
-            agents = parts[:2] == ("run", "workspace") or path.endswith(("stdout.log", "stdout.times"))
+            agents = parts[:2] == ("run", "workspace") or path.endswith(
+                ("stdout.log", "stdout.times")
+            )
             return not hidden and not agents and "initial" not in parts
 
-        return {path for path in (*self.entries, *self.contents) if counts(path) and not path.endswith(JOURNAL)}
+        return {
+            path
+            for path in (*self.entries, *self.contents)
+            if counts(path) and not path.endswith(JOURNAL)
+        }
 
 
 def _at(path: Any, folder: Any) -> str:
@@ -122,7 +134,9 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record
         line = append(self, event, **content)
         assert not before, f"'{event}' is written and these are not on disk yet: {sorted(before)}"
         assert f"fsync /run/{JOURNAL}" in made.order[place:], f"'{event}' is told and not on disk"
-        made.order.append(f"event {event} {content.get('submission', content.get('attempt', ''))}".strip())
+        made.order.append(
+            f"event {event} {content.get('submission', content.get('attempt', ''))}".strip()
+        )
         return line
 
     monkeypatch.setattr(os, "fsync", syncing)
@@ -144,7 +158,10 @@ def whole_run(root: Path, recorder: Recorder) -> Stage:
         recorder.order.append("answered finish")
 
     made = Stage(
-        root.resolve(), [agent], benchmark=Tally(artifact_names=["bulk"]), feedback=FeedbackConfig("full", 1_500, False)
+        root.resolve(),
+        [agent],
+        benchmark=Tally(artifact_names=["bulk"]),
+        feedback=FeedbackConfig("full", 1_500, False),
     )
     evaluate = made.executor.evaluate
     private = {episode.seed: "validation" for episode in made.planned.validation}

@@ -1,5 +1,5 @@
-"""A Host killed at each journal step, or stopped by a full disk there: never a second charge, never a lost
-Submission, and the same result in the end."""
+"""A Host killed at each journal step, or stopped by a full disk there: never a second charge, never
+a lost Submission, and the same result in the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from evopolicy.kernel.run.stream import is_kept
 from evopolicy.kernel.session.record import Run, load_run
 from evopolicy.kernel.session.submission import read_graded
 from tests.kernel.bench import WAIT, events, names
-from tests.kernel.killed_host import PROGRAMS, counted, killed, stage, with_full_disk, with_small_files
+from tests.kernel.killed_host import (
+    PROGRAMS,
+    counted,
+    killed,
+    stage,
+    with_full_disk,
+    with_small_files,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +41,9 @@ SPENT = range(LAST - 1, LAST + 5)
 
 def steps(whens: Sequence[str], ats: Iterable[int], *more: str) -> list[Any]:
     return [
-        pytest.param(at, when, *more, id="-".join([*more, when, str(at), UNKILLED[at]])) for at in ats for when in whens
+        pytest.param(at, when, *more, id="-".join([*more, when, str(at), UNKILLED[at]]))
+        for at in ats
+        for when in whens
     ]
 
 
@@ -42,7 +51,8 @@ EVERY = range(len(UNKILLED))
 
 
 def apart(work: Callable[..., None], *arguments: Any) -> int:
-    """The exit code of `work` in a process of its own: forked from a server that has one thread and all imports."""
+    """The exit code of `work` in a process of its own: forked from a server that has one thread and
+    all imports."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.kernel.killed_host"])
     process = context.Process(target=work, args=arguments)
@@ -58,7 +68,9 @@ def apart(work: Callable[..., None], *arguments: Any) -> int:
 def outcome(finished: Run) -> dict[str, Any]:
     state, result = finished.state, finished.result
     return {
-        "submissions": [(s.program, s.indices, s.status, s.score, s.units_used) for s in state.submissions],
+        "submissions": [
+            (s.program, s.indices, s.status, s.score, s.units_used) for s in state.submissions
+        ],
         "candidates": state.candidates,
         "validation": dict(result.validation),
         "selected": (result.selected, result.selected_submission),
@@ -74,7 +86,8 @@ def charges(folder: Path) -> list[int]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is room: a Run makes everything it writes durable, and these tests are many Runs."""
+    """In memory where there is room: a Run makes everything it writes durable, and these tests are
+    many Runs."""
     if not os.access("/dev/shm", os.W_OK):
         yield tmp_path
         return
@@ -101,7 +114,10 @@ def test_the_steps_of_these_tests_are_those_of_a_run(unkilled: dict[str, Run]) -
 
 @pytest.mark.parametrize(
     ("at", "when", "finish"),
-    [*steps(["before", "after"], EVERY, "allow_early"), *steps(["before", "after"], SPENT, "exhaust")],
+    [
+        *steps(["before", "after"], EVERY, "allow_early"),
+        *steps(["before", "after"], SPENT, "exhaust"),
+    ],
 )
 def test_an_agent_that_resumes_ends_as_if_nothing_had_happened(
     root: Path, unkilled: dict[str, Run], at: int, when: str, finish: str
@@ -134,7 +150,9 @@ def test_an_agent_that_cannot_resume_keeps_its_published_work_and_the_run_is_mar
     assert made.launcher.started == (0 if begun else 1)
     spent = finish == "exhaust" and charged == len(PROGRAMS)
     if not begun or before.state.closed_by or spent:
-        assert outcome(finished) == outcome(unkilled[finish]), "it had not begun, or had done all it could"
+        assert outcome(finished) == outcome(unkilled[finish]), (
+            "it had not begun, or had done all it could"
+        )
         return
     assert (finished.finished, finished.valid) == (True, False)
     assert finished.result.reasons == ("host_killed", *(() if charged else ("nothing_published",)))
@@ -149,8 +167,11 @@ def test_an_agent_that_cannot_resume_keeps_its_published_work_and_the_run_is_mar
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_a_host_killed_again_and_again_still_gets_there(root: Path, unkilled: dict[str, Run], resumes: bool) -> None:
-    """Every Host dies four lines on, three of which only say that it took up the Run. The reasons survive it all."""
+def test_a_host_killed_again_and_again_still_gets_there(
+    root: Path, unkilled: dict[str, Run], resumes: bool
+) -> None:
+    """Every Host dies four lines on, three of which only say that it took up the Run. The reasons
+    survive it all."""
     for at in range(2, 100, 4):
         if apart(killed, str(root), at, "after", resumes, "allow_early") != -9:
             break
@@ -177,7 +198,8 @@ ROUNDS = int(os.environ.get("EVOPOLICY_CHAOS_ROUNDS", "12"))
 def test_a_host_killed_before_any_change_of_its_folder_ends_as_if_nothing_had_happened(
     root: Path, unkilled: dict[str, Run], operations: int, round_: int
 ) -> None:
-    """Again and again, at moments the round's number settles, until one of its Hosts comes to its end."""
+    """Again and again, at moments the round's number settles, until one of its Hosts comes to its
+    end."""
     moments = random.Random(round_)
     at = moments.randrange(operations)
     while apart(counted, str(root), at) == -9:
@@ -200,7 +222,9 @@ def assert_whole(finished: Run) -> None:
     """Nothing derived is missing or half there, and nothing half made is left."""
     attempts = sorted((finished.folder / "agent").glob("attempt-*"))
     assert [path for path in attempts if (path / "stdout.log").exists() and not is_kept(path)] == []
-    left = [path for path in finished.folder.rglob(".*") if path.name.endswith((".staging", ".copy"))]
+    left = [
+        path for path in finished.folder.rglob(".*") if path.name.endswith((".staging", ".copy"))
+    ]
     assert left == []
     copies = finished.folder / "workspace" / "feedback"
     for submission in finished.state.published:
@@ -211,7 +235,9 @@ def assert_whole(finished: Run) -> None:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 def test_usage_that_was_printed_before_the_host_was_killed_is_counted(root: Path) -> None:
@@ -222,14 +248,18 @@ def test_usage_that_was_printed_before_the_host_was_killed_is_counted(root: Path
     assert (finished.state.agent_ended, finished.valid) == ("finished", True)
 
 
-# --- a full disk ---------------------------------------------------------------------------------------------------
+# --- a full disk ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("at", "part"),
     [
         *(pytest.param(at, 0.5, id=f"half-{at}-{UNKILLED[at]}") for at in EVERY),
-        *(pytest.param(at, part, id=f"{part}-{at}-{UNKILLED[at]}") for at in (2, 3, 10, 12) for part in (0.0, 1.0)),
+        *(
+            pytest.param(at, part, id=f"{part}-{at}-{UNKILLED[at]}")
+            for at in (2, 3, 10, 12)
+            for part in (0.0, 1.0)
+        ),
     ],
 )
 def test_a_full_disk_says_so_in_one_sentence_and_the_run_goes_on_later(
@@ -248,7 +278,8 @@ def test_a_full_disk_says_so_in_one_sentence_and_the_run_goes_on_later(
 def test_the_systems_own_limit_on_file_size_is_such_a_disk(
     root: Path, unkilled: dict[str, Run], most_bytes: int
 ) -> None:
-    """Which file meets the limit first is the kernel's business: a Program, the record, Feedback or the journal."""
+    """Which file meets the limit first is the kernel's business: a Program, the record, Feedback or
+    the journal."""
     assert apart(with_small_files, str(root), most_bytes) == 3
     finished = run(stage(root).plan())
     assert outcome(finished) == outcome(unkilled["allow_early"])

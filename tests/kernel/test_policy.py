@@ -1,4 +1,5 @@
-"""The Policy ABI: both forms behind two plain calls, and what is said of a Program that has neither."""
+"""The Policy ABI: both forms behind two plain calls, and what is said of a Program that has
+neither."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ class Papers(Acts):
 def test_make_policy_gets_the_context_and_reset_gets_nothing() -> None:
     made: list[Any] = []
     policy = Acts()
-    bound = bind(SimpleNamespace(make_policy=lambda context: made.append(context) or policy), CONTEXT)
+    bound = bind(
+        SimpleNamespace(make_policy=lambda context: made.append(context) or policy), CONTEXT
+    )
     bound.reset()
     assert (made, policy.resets, bound.act(5)) == ([CONTEXT], [()], 5)
 
@@ -70,7 +73,10 @@ def test_reset_is_optional_and_make_policy_comes_first() -> None:
             SimpleNamespace(make_policy=lambda _: None),
             r"the object make_policy returned has no method act\(observation\)",
         ),
-        (SimpleNamespace(Policy=lambda *_: object()), r"class Policy has no method act\(observation\)"),
+        (
+            SimpleNamespace(Policy=lambda *_: object()),
+            r"class Policy has no method act\(observation\)",
+        ),
     ],
 )
 def test_a_program_without_a_policy_is_told_what_is_missing(module: Any, message: str) -> None:

@@ -1,4 +1,5 @@
-"""The clock of an agent whose Host was killed: as recovered from any beginning of the journal, so it stood."""
+"""The clock of an agent whose Host was killed: as recovered from any beginning of the journal, so
+it stood."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from evopolicy.kernel.ports.transcript import Usage
 from evopolicy.kernel.run.run import run
 from evopolicy.kernel.session.journal import JOURNAL
 from evopolicy.kernel.session.state import AttemptClock, fold
-from tests.kernel.bench import AGENT_LIMITS, WAIT, AgentCalls, FunctionAgent, Stage, events, wait_until
+from tests.kernel.bench import (
+    AGENT_LIMITS,
+    WAIT,
+    AgentCalls,
+    FunctionAgent,
+    Stage,
+    events,
+    wait_until,
+)
 
 
 class Truth:
@@ -56,12 +65,15 @@ class Truth:
 def truth(monkeypatch: pytest.MonkeyPatch) -> Truth:
     made = Truth()
     for module in ("clock", "run.attempt"):
-        monkeypatch.setattr(f"evopolicy.kernel.{module}.time", SimpleNamespace(monotonic=made.monotonic))
+        monkeypatch.setattr(
+            f"evopolicy.kernel.{module}.time", SimpleNamespace(monotonic=made.monotonic)
+        )
     return made
 
 
 def stage(root: Path, truth: Truth) -> Stage:
-    """Submissions the agent waits for at once, only later, and in two calls with a thought between them."""
+    """Submissions the agent waits for at once, only later, and in two calls with a thought between
+    them."""
     between = threading.Event()
 
     def agent(call: AgentCalls) -> None:
@@ -86,7 +98,9 @@ def stage(root: Path, truth: Truth) -> Stage:
         call("finish")
         truth.think(0.125)
 
-    made = Stage(root, [agent], block_seconds=0.2, observers=[truth], agent=FunctionAgent(resumes=False))
+    made = Stage(
+        root, [agent], block_seconds=0.2, observers=[truth], agent=FunctionAgent(resumes=False)
+    )
     evaluate, count = made.executor.evaluate, iter(range(100))
 
     def slow(*arguments: Any, **more: Any) -> Any:
@@ -129,7 +143,8 @@ def test_the_clock_recovered_from_any_beginning_of_the_journal_is_the_clock_as_i
 
 
 def replace_folder(made: Stage, root: Path, lines: int) -> Stage:
-    """The Run as a Host left it that was killed after `lines` of its journal. Its agent cannot resume."""
+    """The Run as a Host left it that was killed after `lines` of its journal. Its agent cannot
+    resume."""
     shutil.copytree(made.root, root, symlinks=True)
     again = Stage(root, [lambda _: None], agent=FunctionAgent(resumes=False))
     kept = (made.folder / JOURNAL).read_bytes().splitlines(keepends=True)[:lines]
@@ -143,7 +158,8 @@ def finishes(call: AgentCalls) -> None:
 
 
 def test_four_seconds_of_waiting_are_no_thought_after_a_kill(tmp_path: Path, truth: Truth) -> None:
-    """0.1 s of thought, 4 s of waiting in which the Host is killed, a limit of 2 s: the agent goes on."""
+    """0.1 s of thought, 4 s of waiting in which the Host is killed, a limit of 2 s: the agent goes
+    on."""
     made = stage(tmp_path / "whole", truth)
     run(made.plan())
     at = next(n for n, event in enumerate(events(made.folder)) if event["event"] == "reserved")
@@ -155,7 +171,11 @@ def test_four_seconds_of_waiting_are_no_thought_after_a_kill(tmp_path: Path, tru
     again.limits = replace(AGENT_LIMITS, wall_seconds=2.0)
     again.launcher.functions = [finishes]
     finished = run(again.plan())
-    assert (finished.state.agent_ended, finished.valid, finished.result.reasons) == ("finished", True, ())
+    assert (finished.state.agent_ended, finished.valid, finished.result.reasons) == (
+        "finished",
+        True,
+        (),
+    )
     assert finished.state.thinking_seconds == pytest.approx(0.1)
 
 
@@ -175,11 +195,17 @@ def test_what_it_printed_after_the_last_event_tells_how_long_it_thought_on(
     assert clock.at(heard).thinking == thinking
 
 
-def test_what_a_killed_attempt_waited_for_its_provider_is_no_thinking(tmp_path: Path, truth: Truth) -> None:
+def test_what_a_killed_attempt_waited_for_its_provider_is_no_thinking(
+    tmp_path: Path, truth: Truth
+) -> None:
     made = stage(tmp_path / "whole", truth)
     run(made.plan())
     begun = next(n for n, event in enumerate(events(made.folder)) if event["event"] == "reserved")
     again = replace_folder(made, tmp_path / "from", begun + 1)
     again.launcher.proxy_usage = lambda _logs: ProxyUsage(Usage(), answers=1, waited_seconds=0.06)  # type: ignore[method-assign]
     state = run(again.plan()).state
-    assert (state.agent_ended, state.thinking_seconds, state.waiting_seconds) == ("host_killed", 0.04, 0.06)
+    assert (state.agent_ended, state.thinking_seconds, state.waiting_seconds) == (
+        "host_killed",
+        0.04,
+        0.06,
+    )

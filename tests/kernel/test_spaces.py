@@ -64,7 +64,7 @@ class Silent:
         raise RuntimeError("no")
 
 
-# --- accepted ------------------------------------------------------------------------------------------------------
+# --- accepted -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,11 @@ def test_natural_spellings_are_members(space: Space, action: Any, member: Any) -
 
 
 def _as(space: Space, member: Any) -> Any:
-    return np.array(member, space.dtype) if isinstance(space, Box | MultiDiscrete | MultiBinary) else member
+    return (
+        np.array(member, space.dtype)
+        if isinstance(space, Box | MultiDiscrete | MultiBinary)
+        else member
+    )
 
 
 def test_bounds_are_checked_as_the_dtype_holds_them() -> None:
@@ -128,7 +132,7 @@ def test_rounding_a_float_is_no_loss_but_cutting_one_to_an_int_is() -> None:
         cast_action(BYTES, [0.5, 1])
 
 
-# --- refused -------------------------------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 DEEP: list[Any] = []
 for _ in range(100):
@@ -171,7 +175,9 @@ def cases(table: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(("space", "action"), cases(NO_MEMBERS))
 @pytest.mark.parametrize("clip", [False, True])
-def test_everything_else_is_refused_in_a_short_sentence(space: Space, action: Any, clip: bool) -> None:
+def test_everything_else_is_refused_in_a_short_sentence(
+    space: Space, action: Any, clip: bool
+) -> None:
     with pytest.raises(InvalidAction, match=r"expected|character") as caught:
         cast_action(space, action, clip=clip)
     assert len(str(caught.value)) < 300
@@ -185,7 +191,12 @@ def test_out_of_bounds_is_refused_with_place_and_bounds(space: Space, action: An
 
 
 def test_a_message_never_holds_a_large_value() -> None:
-    for action in (list(range(1_000_000)), "x" * 1_000_000, np.zeros(1_000_000), {str(n): n for n in range(100_000)}):
+    for action in (
+        list(range(1_000_000)),
+        "x" * 1_000_000,
+        np.zeros(1_000_000),
+        {str(n): n for n in range(100_000)},
+    ):
         with pytest.raises(InvalidAction) as caught:
             cast_action(UNIT, action)
         assert len(str(caught.value)) < 300
@@ -193,11 +204,13 @@ def test_a_message_never_holds_a_large_value() -> None:
 
 def test_a_message_says_where_in_a_nested_action() -> None:
     space = Dict({"arm": Tuple((Discrete(2), UNIT))})
-    with pytest.raises(InvalidAction, match=r"'arm': '1': value 3 at \[1\] is outside \[-1\.0, 1\.0\]"):
+    with pytest.raises(
+        InvalidAction, match=r"'arm': '1': value 3 at \[1\] is outside \[-1\.0, 1\.0\]"
+    ):
         cast_action(space, {"arm": [0, [0, 3]]})
 
 
-# --- clip ----------------------------------------------------------------------------------------------------------
+# --- clip -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -248,7 +261,7 @@ def test_an_action_is_copied_before_it_can_be_changed() -> None:
     assert (cast == 0).all()
 
 
-# --- plain values --------------------------------------------------------------------------------------------------
+# --- plain values ---------------------------------------------------------------------------------
 
 SPACES: list[Space] = [
     UNIT,
@@ -277,7 +290,9 @@ def same(one: Any, two: Any) -> bool:
     if isinstance(one, MultiDiscrete):
         return bool((one.nvec == two.nvec).all())
     if isinstance(one, Dict):
-        return list(one.spaces) == list(two.spaces) and all(same(one.spaces[k], two.spaces[k]) for k in one.spaces)
+        return list(one.spaces) == list(two.spaces) and all(
+            same(one.spaces[k], two.spaces[k]) for k in one.spaces
+        )
     if isinstance(one, Tuple):
         return len(one.spaces) == len(two.spaces) and all(map(same, one.spaces, two.spaces))
     return bool(one == two)
@@ -303,14 +318,17 @@ def test_bounds_cannot_be_changed() -> None:
         UNIT.low[0] = -9
 
 
-# --- samples -------------------------------------------------------------------------------------------------------
+# --- samples --------------------------------------------------------------------------------------
 
 
 def drawn(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
 
 
-MIXED_LOW, MIXED_HIGH = np.array([-1, -np.inf, 0, -np.inf, 2.0]), np.array([1, np.inf, np.inf, 3, 2.5])
+MIXED_LOW, MIXED_HIGH = (
+    np.array([-1, -np.inf, 0, -np.inf, 2.0]),
+    np.array([1, np.inf, np.inf, 3, 2.5]),
+)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +341,10 @@ MIXED_LOW, MIXED_HIGH = np.array([-1, -np.inf, 0, -np.inf, 2.0]), np.array([1, n
         (box(-np.inf, np.inf, (4,)), gymnasium.spaces.Box(-np.inf, np.inf, (4,))),
         (box(0, np.inf, (4,)), gymnasium.spaces.Box(0, np.inf, (4,))),
         (box(-np.inf, 7, (4,)), gymnasium.spaces.Box(-np.inf, 7, (4,))),
-        (box(MIXED_LOW, MIXED_HIGH, (5,), "float64"), gymnasium.spaces.Box(MIXED_LOW, MIXED_HIGH, dtype=np.float64)),
+        (
+            box(MIXED_LOW, MIXED_HIGH, (5,), "float64"),
+            gymnasium.spaces.Box(MIXED_LOW, MIXED_HIGH, dtype=np.float64),
+        ),
         (box(0, 255, (6,), "uint8"), gymnasium.spaces.Box(0, 255, (6,), np.uint8)),
         (box(-3, 3, (6,), "int64"), gymnasium.spaces.Box(-3, 3, (6,), np.int64)),
         (MultiDiscrete(np.array([2, 9])), gymnasium.spaces.MultiDiscrete([2, 9])),

@@ -104,7 +104,9 @@ def test_public_is_the_identity_on_public_values(value: object) -> None:
 
 
 @given(st.dictionaries(st.text("abcdef", min_size=1), VALUES, max_size=4), st.randoms())
-def test_equal_values_have_equal_bytes_whatever_the_order(value: dict[str, object], random: object) -> None:
+def test_equal_values_have_equal_bytes_whatever_the_order(
+    value: dict[str, object], random: object
+) -> None:
     items = list(value.items())
     random.shuffle(items)  # type: ignore[attr-defined]
     assert canonical_json(dict(items)) == canonical_json(value)
@@ -115,5 +117,6 @@ def test_digests_are_a_stable_contract_and_separated_by_domain() -> None:
     assert digest("a", {"b": 1}) != digest("b", {"b": 1})
     assert digest("a", "bc") != digest('a"b', "c")
     assert (
-        digest("evopolicy/benchmark/1", ["x", {}]) == "36d932087714947a115ecd2536d6ad055f681eafa857beefacb62bb39fbff59e"
+        digest("evopolicy/benchmark/1", ["x", {}])
+        == "36d932087714947a115ecd2536d6ad055f681eafa857beefacb62bb39fbff59e"
     )

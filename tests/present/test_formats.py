@@ -22,7 +22,13 @@ HOSTILE = Table(
     "rank",
     "quick <b>",
     (Column("entry", "entry", text=True), Column("rank_score", "rank score"), Column("x", "x")),
-    ((Cell("<script>alert(1)</script> | *a*", "<script>alert(1)</script> | *a*"), Cell(1.0, "1.000"), Cell()),),
+    (
+        (
+            Cell("<script>alert(1)</script> | *a*", "<script>alert(1)</script> | *a*"),
+            Cell(1.0, "1.000"),
+            Cell(),
+        ),
+    ),
 )
 
 
@@ -52,7 +58,7 @@ def test_what_follows_a_number_keeps_its_space(form: Format) -> None:
     assert " (2/3)" in text and "3 (1/3)" in text
 
 
-# --- a rank score has the same digits everywhere -----------------------------------------------------------------
+# --- a rank score has the same digits everywhere --------------------------------------------------
 
 
 def half_even(share: Fraction) -> str:
@@ -85,7 +91,16 @@ def tables() -> st.SearchStrategy[list[list[int]]]:
 @given(tables())
 def test_every_format_has_the_digits_of_the_exact_rank_score(means: list[list[int]]) -> None:
     cells = [
-        CellScore(f"e{i}", f"b{j}", 0, "done", mean=float(mean), standard_error=None, episodes=8, reason="")
+        CellScore(
+            f"e{i}",
+            f"b{j}",
+            0,
+            "done",
+            mean=float(mean),
+            standard_error=None,
+            episodes=8,
+            reason="",
+        )
         for i, row in enumerate(means)
         for j, mean in enumerate(row)
     ]
@@ -99,7 +114,8 @@ def test_every_format_has_the_digits_of_the_exact_rank_score(means: list[list[in
 def exact_score(means: Sequence[Sequence[int]], place: int) -> Fraction:
     """The mean over Benchmarks of 1 - (rank - 1) / (N - 1), ties sharing the best rank."""
     shares = [
-        1 - Fraction(sum(other[b] > mean for other in means), len(means) - 1) for b, mean in enumerate(means[place])
+        1 - Fraction(sum(other[b] > mean for other in means), len(means) - 1)
+        for b, mean in enumerate(means[place])
     ]
     return sum(shares, Fraction(0)) / len(shares)
 
@@ -118,4 +134,9 @@ def digits_of(table: Table, form: Format, entries: Sequence[str]) -> dict[str, s
 
 
 def test_a_count_has_its_noun_in_the_plural_and_its_thousands_apart() -> None:
-    assert [plural(count, "Run") for count in (0, 1, 2, 1024)] == ["0 Runs", "1 Run", "2 Runs", "1,024 Runs"]
+    assert [plural(count, "Run") for count in (0, 1, 2, 1024)] == [
+        "0 Runs",
+        "1 Run",
+        "2 Runs",
+        "1,024 Runs",
+    ]

@@ -1,4 +1,5 @@
-"""Renderings of the rank table: complete, aligned, within the width, and safe with hostile labels."""
+"""Renderings of the rank table: complete, aligned, within the width, and safe with hostile
+labels."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ HOSTILE = "\x1b[31m[bold]<script>alert(1)</script>|`x`\u202e\n=cmd()"
 def scored(rows: dict[str, dict[str, Sequence[float]]], error: float | None = 1.0) -> RankTable:
     """A table of entries by Benchmark by seeds."""
     cells = [
-        CellScore(entry, benchmark, seed, "done", mean=mean, standard_error=error, episodes=8, reason="")
+        CellScore(
+            entry, benchmark, seed, "done", mean=mean, standard_error=error, episodes=8, reason=""
+        )
         for entry, row in rows.items()
         for benchmark, seeds in row.items()
         for seed, mean in enumerate(seeds)
@@ -48,7 +51,9 @@ PUBLISHED = rank_table([], groups=FAMILIES, extra=published_scores())
 
 
 def in_terminal(table: RankTable, width: int, colour: bool = False) -> str:
-    console = Console(width=width, file=io.StringIO(), force_terminal=colour, no_color=False, legacy_windows=False)
+    console = Console(
+        width=width, file=io.StringIO(), force_terminal=colour, no_color=False, legacy_windows=False
+    )
     console.print(render_rich(present_ranks(table)))
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
@@ -72,11 +77,25 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_nothing_is_cut_at_any_width(width: int) -> None:
-    """Every Benchmark, every held-out mean and every rank score is there, whatever is broken into lines."""
-    for text in (render(present_ranks(PUBLISHED), "terminal", width), in_terminal(PUBLISHED, width)):
+    """Every Benchmark, every held-out mean and every rank score is there, whatever is broken into
+    lines."""
+    for text in (
+        render(present_ranks(PUBLISHED), "terminal", width),
+        in_terminal(PUBLISHED, width),
+    ):
         for benchmark in PUBLISHED.benchmarks:
             assert benchmark in text
-        for number in ("0.891", "0.750", "0.531", "0.359", "0.109", "98.77", "-499.2", "-53.38", "0.938"):
+        for number in (
+            "0.891",
+            "0.750",
+            "0.531",
+            "0.359",
+            "0.109",
+            "98.77",
+            "-499.2",
+            "-53.38",
+            "0.938",
+        ):
             assert number in text
         assert "…" not in text
 
@@ -110,7 +129,10 @@ def test_a_tie_has_two_best_and_a_single_entry_none() -> None:
     alone = scored({"a": {"x": [1.0]}}, None)
 
     assert render(present_ranks(tied), "terminal").count(" 1*") == 2
-    assert "*" not in render(present_ranks(alone), "terminal").replace("* best", "").split("Rank score")[0]
+    assert (
+        "*"
+        not in render(present_ranks(alone), "terminal").replace("* best", "").split("Rank score")[0]
+    )
 
 
 def test_a_small_error_is_not_written_as_nothing() -> None:
@@ -165,19 +187,31 @@ def test_csv_keeps_every_digit_and_reads_back() -> None:
 
 
 def test_csv_has_numbers_where_a_table_for_people_has_words_of_them() -> None:
-    cells = [CellScore("a", "x", 0, "done", mean=1.0, episodes=8, failed=3), CellScore("a", "x", 1, "pending")]
+    cells = [
+        CellScore("a", "x", 0, "done", mean=1.0, episodes=8, failed=3),
+        CellScore("a", "x", 1, "pending"),
+    ]
     sheet = present_ranks(rank_table([], extra=cells))
     (row,) = csv.DictReader(io.StringIO(render(sheet, "csv")))
 
     assert not {"done", "failed"} & set(row)
-    assert [row[key] for key in ("cells_done", "cells", "failed_episodes", "episodes")] == ["1", "2", "3", "8"]
+    assert [row[key] for key in ("cells_done", "cells", "failed_episodes", "episodes")] == [
+        "1",
+        "2",
+        "3",
+        "8",
+    ]
     assert "1/2" in render(sheet, "terminal")
     assert "3/8" in render(sheet, "terminal")
 
 
 @pytest.mark.parametrize(("benchmarks", "apart"), [(6, False), (7, True)])
-def test_many_benchmarks_have_a_table_of_their_own_at_any_width(benchmarks: int, apart: bool) -> None:
-    sheet = present_ranks(scored({entry: {f"b{place}": [1.0] for place in range(benchmarks)} for entry in ("a", "b")}))
+def test_many_benchmarks_have_a_table_of_their_own_at_any_width(
+    benchmarks: int, apart: bool
+) -> None:
+    sheet = present_ranks(
+        scored({entry: {f"b{place}": [1.0] for place in range(benchmarks)} for entry in ("a", "b")})
+    )
 
     for width in (200, 1000):
         lines = render(sheet, "terminal", width).splitlines()
@@ -297,7 +331,11 @@ def test_wrapping_loses_nothing_and_fits(text: str, width: int) -> None:
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
-@given(st.lists(st.floats(-1e6, 1e6).map(lambda x: f"{x:.2f}") | st.integers(-999, 999).map(str), min_size=1))
+@given(
+    st.lists(
+        st.floats(-1e6, 1e6).map(lambda x: f"{x:.2f}") | st.integers(-999, 999).map(str), min_size=1
+    )
+)
 def test_aligned_numbers_share_one_width_and_one_point(numbers: list[str]) -> None:
     aligned = align(numbers)
 

@@ -1,4 +1,5 @@
-"""Records as somebody else may send them: small whole ones with something done to them, from a seed."""
+"""Records as somebody else may send them: small whole ones with something done to them, from a
+seed."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def lay_own(own: Path, output: Path) -> Reader:
     (own / "programs" / "ab" / digest / "policy.py").write_text(f"# {CANARY}\n")
     (own / "policy.py").write_text(f"# {CANARY}\n")
     (own / "attempt-1" / "stdout.log").write_text(CANARY)
-    (own / "attempt-1" / "transcript.json").write_text(json.dumps({"steps": [{"source": "agent", "text": CANARY}]}))
+    (own / "attempt-1" / "transcript.json").write_text(
+        json.dumps({"steps": [{"source": "agent", "text": CANARY}]})
+    )
     feedback = {"submission": 1, "score": 1.0, "note": CANARY, "artifacts": []}
     for folder in (own, own / "feedback", own / "0001" / "feedback"):
         (folder / "feedback.json").write_text(json.dumps(feedback))
@@ -71,13 +74,19 @@ Change = Callable[[Reader, random.Random], str]
 def changed(reader: Reader, seed: int) -> str:
     """Do one to three things to the record, by `seed`."""
     chance = random.Random(seed)
-    return "; ".join(_once(chance.choice(CHANGES), reader, chance) for _ in range(chance.choice((1, 1, 2, 3))))
+    return "; ".join(
+        _once(chance.choice(CHANGES), reader, chance) for _ in range(chance.choice((1, 1, 2, 3)))
+    )
 
 
 def _once(change: Change, reader: Reader, chance: random.Random) -> str:
     try:
         return change(reader, chance)
-    except (OSError, ValueError, IndexError) as error:  # an earlier change has left nothing that it could work on
+    except (
+        OSError,
+        ValueError,
+        IndexError,
+    ) as error:  # an earlier change has left nothing that it could work on
         return f"{change.__name__} came to {type(error).__name__}"
 
 
@@ -106,7 +115,13 @@ def _lines(reader: Reader) -> list[Path]:
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield (*place, key)
         yield from _places(item, (*place, key))
@@ -124,7 +139,10 @@ def _mutated(value: Any, chance: random.Random) -> str:
         del value[last]
         return f"{[*way, last]} deleted"
     value[last] = chance.choice(VALUES)
-    return f"{[*way, last]} = {str(value[last])[:40] if not isinstance(value[last], int) else 'a number'}"
+    return (
+        f"{[*way, last]} = "
+        f"{str(value[last])[:40] if not isinstance(value[last], int) else 'a number'}"
+    )
 
 
 def a_field(reader: Reader, chance: random.Random) -> str:
@@ -150,7 +168,12 @@ def a_line(reader: Reader, chance: random.Random) -> str:
         what, lines = "a line less", [*lines[:number], *lines[number + 1 :]]
     else:
         text = chance.choice(TEXTS)
-        _write(path, b"\n".join([*map(str.encode, lines[:number]), text, *map(str.encode, lines[number + 1 :])]))
+        _write(
+            path,
+            b"\n".join(
+                [*map(str.encode, lines[:number]), text, *map(str.encode, lines[number + 1 :])]
+            ),
+        )
         return f"{path.relative_to(reader.output)}: line {number + 1} is {text[:20]!r}"
     _write(path, "\n".join(lines).encode() + (b"" if chance.random() < 0.2 else b"\n"))
     return f"{path.relative_to(reader.output)}: line {number + 1}, {what}"
@@ -204,7 +227,8 @@ def another_kind(reader: Reader, chance: random.Random) -> str:
 
 
 def a_program(reader: Reader, chance: random.Random) -> str:
-    """A Program of the reader's own: by a digest that is a path, or by a link where Programs are kept."""
+    """A Program of the reader's own: by a digest that is a path, or by a link where Programs are
+    kept."""
     links = sorted(path for path in reader.output.glob("r*/**/programs/*") if path.is_symlink())
     link = chance.choice(links)
     digest = "ab" * 32
@@ -221,10 +245,15 @@ def a_program(reader: Reader, chance: random.Random) -> str:
 
 
 def a_module(reader: Reader, chance: random.Random) -> str:
-    """In a stored Program: a module that is none, another kind of file, or more of them than there may be."""
-    folder = chance.choice(sorted(path for path in reader.output.glob("programs/*/*") if path.is_dir()))
+    """In a stored Program: a module that is none, another kind of file, or more of them than there
+    may be."""
+    folder = chance.choice(
+        sorted(path for path in reader.output.glob("programs/*/*") if path.is_dir())
+    )
     folder.chmod(0o755)
-    path = folder / chance.choice(("policy.py", "policy.py", "more.py", "data.json", "\u202e.py", "a\nb"))
+    path = folder / chance.choice(
+        ("policy.py", "policy.py", "more.py", "data.json", "\u202e.py", "a\nb")
+    )
     if os.path.lexists(path):
         path.unlink()
     kind = chance.choice(("text", "text", "text", "fifo", "link", "deep", "many", "large"))
@@ -236,7 +265,9 @@ def a_module(reader: Reader, chance: random.Random) -> str:
     elif kind == "fifo":
         os.mkfifo(path)
     elif kind == "link":
-        path.symlink_to(chance.choice([*(reader.own.rglob("*")), Path("/dev/zero"), Path("/etc/passwd")]))
+        path.symlink_to(
+            chance.choice([*(reader.own.rglob("*")), Path("/dev/zero"), Path("/etc/passwd")])
+        )
     elif kind == "deep":
         folder.joinpath(*["d"] * 200).mkdir(parents=True)
     elif kind == "many":
@@ -261,13 +292,31 @@ def _sparse(path: Path, size: int) -> None:
 
 
 def beside(reader: Reader, chance: random.Random) -> str:
-    """Where a verb writes or looks beside the records: something that is not what it makes there."""
+    """Where a verb writes or looks beside the records: something that is not what it makes
+    there."""
     output = reader.output
     runs = sorted(path.parent for path in output.glob("runs/*/*/*/record.json"))
     places = [
-        *(output / name for name in ("mlflow.db", "mlflow.db", "mlartifacts", "report.html", ".cache", "regrades/x")),
-        *(folder / name for folder in output.glob("sweeps/*") for name in ("mlflow.json", ".tracker.lock")),
-        *(chance.choice(runs) / name for name in ("report.html", "live.json", ".owner", "download.json", "workspace")),
+        *(
+            output / name
+            for name in (
+                "mlflow.db",
+                "mlflow.db",
+                "mlartifacts",
+                "report.html",
+                ".cache",
+                "regrades/x",
+            )
+        ),
+        *(
+            folder / name
+            for folder in output.glob("sweeps/*")
+            for name in ("mlflow.json", ".tracker.lock")
+        ),
+        *(
+            chance.choice(runs) / name
+            for name in ("report.html", "live.json", ".owner", "download.json", "workspace")
+        ),
     ]
     path = chance.choice(places)
     if path.is_dir() and not path.is_symlink():
@@ -283,7 +332,9 @@ def beside(reader: Reader, chance: random.Random) -> str:
     elif kind == "text":
         path.write_bytes(chance.choice(TEXTS))
     else:
-        path.symlink_to(chance.choice([reader.own / "id_rsa", reader.own, reader.own / "new", path]))
+        path.symlink_to(
+            chance.choice([reader.own / "id_rsa", reader.own, reader.own / "new", path])
+        )
     return f"{path.relative_to(output)} is a {kind}"
 
 

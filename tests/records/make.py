@@ -1,10 +1,10 @@
-"""Makes a small set of whole records with the code of the commit it runs on: `python -m tests.records.make FOLDER`.
+"""Makes a small set of whole records with the code of the commit it runs on: `python -m
+tests.records.make FOLDER`.
 
-One output folder: a sweep of two offline cells, a Run of a coding agent against the scripted provider, an invalid one
-(its provider was down), one whose Host was killed, a regrade of the sweep, and `numbers.json`, which says what each
-of them comes to as that commit reads it. Made once for each version of the records, and never again: see
-docs/records.md.
-"""
+One output folder: a sweep of two offline cells, a Run of a coding agent against the scripted
+provider, an invalid one (its provider was down), one whose Host was killed, a regrade of the sweep,
+and `numbers.json`, which says what each of them comes to as that commit reads it. Made once for
+each version of the records, and never again: see docs/records.md."""
 
 from __future__ import annotations
 
@@ -27,20 +27,36 @@ from tests.agents.model_server.server import model_server
 OUTPUT, SWEEP, REGRADE, NUMBERS = "output", "tiny", "again", "numbers.json"
 KEY_VARIABLE = "SCRIPTED_PROVIDER_KEY"
 POOL = {"training": 4, "validation": 2, "assessment": 4}
-SMALL = ("protocol=smoke", *(f"pool.{split}={size}" for split, size in POOL.items()), "execution.workers=1")
+SMALL = (
+    "protocol=smoke",
+    *(f"pool.{split}={size}" for split, size in POOL.items()),
+    "execution.workers=1",
+)
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True)
     os.chdir(folder)  # every path in a record is relative then
     os.environ[KEY_VARIABLE] = "a-key-of-the-scripted-provider"
-    _command("agent=cma_es", "benchmark=cartpole", "seed=0,1", f"sweep={SWEEP}", "tracking=off", *SMALL, "-m")
+    _command(
+        "agent=cma_es",
+        "benchmark=cartpole",
+        "seed=0,1",
+        f"sweep={SWEEP}",
+        "tracking=off",
+        *SMALL,
+        "-m",
+    )
     with model_server() as server:
         _coding_run(server.url, seed=10)
     with model_server(Fault("status", status=503)) as server:
         _coding_run(server.url, seed=11)
-    subprocess.run([sys.executable, "-m", "tests.records.make", "--killed"], env=_environment(), check=False)
-    _command("regrade", f"sweep={SWEEP}", "pool.assessment=6", f"name={REGRADE}", "execution.workers=1")
+    subprocess.run(
+        [sys.executable, "-m", "tests.records.make", "--killed"], env=_environment(), check=False
+    )
+    _command(
+        "regrade", f"sweep={SWEEP}", "pool.assessment=6", f"name={REGRADE}", "execution.workers=1"
+    )
     _trim(Path(OUTPUT))
     Path(NUMBERS).write_text(json.dumps(numbers(Path(OUTPUT)), indent=1, sort_keys=True) + "\n")
 
@@ -63,14 +79,29 @@ def _command(*words: str) -> None:
 
 
 def _coding_run(url: str, seed: int) -> None:
-    agent = {"name": "chat", "model": "scripted-1", "base_url": f"{url}/v1", "key_variable": KEY_VARIABLE, "retries": 0}
+    agent = {
+        "name": "chat",
+        "model": "scripted-1",
+        "base_url": f"{url}/v1",
+        "key_variable": KEY_VARIABLE,
+        "retries": 0,
+    }
     execution = {"agent_network": "proxy", "workers": 1}
-    build.run_cell(_config(agent, seed, execution=execution, session={"retries": 1, "backoff_seconds": 0.01}))
+    build.run_cell(
+        _config(agent, seed, execution=execution, session={"retries": 1, "backoff_seconds": 0.01})
+    )
 
 
 def _config(agent: dict[str, Any], seed: int, **settings: Any) -> Any:
     return load_config(
-        "smoke", output=OUTPUT, agent=agent, benchmark="cartpole", seed=seed, pool=POOL, tracking="off", **settings
+        "smoke",
+        output=OUTPUT,
+        agent=agent,
+        benchmark="cartpole",
+        seed=seed,
+        pool=POOL,
+        tracking="off",
+        **settings,
     )
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SETS = sorted((path for path in HERE.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+SETS = sorted(
+    (path for path in HERE.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+)
 
 
 def told(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""A record whose journal tells other scores than its own files come to is named, and no table shows it."""
+"""A record whose journal tells other scores than its own files come to is named, and no table shows
+it."""
 
 from __future__ import annotations
 
@@ -89,27 +90,72 @@ HELDOUT: dict[str, tuple[Callable[[Path], None], str]] = {
         in_journal("assessed", "measurement", "mean", value=500.5),
         r"Assessment of the Program \w+ came to 500.5, but evaluations/assessment/\w+.jsonl comes to \d",
     ),
-    "standard error": (in_journal("assessed", "measurement", "standard_error", value=0.125), "standard error 0.125"),
-    "no standard error": (in_journal("assessed", "measurement", "standard_error", value=None), "error None, but"),
-    "failed": (in_journal("assessed", "measurement", "failed", value=1), "had 1 failed Episodes.* tells 0"),
-    "fewer Episodes": (in_journal("assessed", "measurement", "episodes", value=2), "had 2 Episodes.* holds 4 of them"),
-    "more Episodes": (in_journal("assessed", "measurement", "episodes", value=2**53), r"had \d{16} Ep.* holds 4 of"),
-    "no Episodes": (in_journal("assessed", "measurement", "episodes", value=0), "had 0 Episodes, but .* holds 4"),
-    "a score in the file": (in_file("evaluations/assessment/*.jsonl", score_of_first), "but evaluations/ass"),
-    "a line less in the file": (in_file("evaluations/assessment/*.jsonl", list.pop), "had 4 Episodes.* holds 3 of"),
-    "a line twice": (in_file("evaluations/assessment/*.jsonl", index_of_first), "had 4 Episodes, but .* holds 3 of"),
-    "a failure in the file": (in_file("evaluations/assessment/*.jsonl", failed_first), "0 failed Episodes.*tells 1"),
+    "standard error": (
+        in_journal("assessed", "measurement", "standard_error", value=0.125),
+        "standard error 0.125",
+    ),
+    "no standard error": (
+        in_journal("assessed", "measurement", "standard_error", value=None),
+        "error None, but",
+    ),
+    "failed": (
+        in_journal("assessed", "measurement", "failed", value=1),
+        "had 1 failed Episodes.* tells 0",
+    ),
+    "fewer Episodes": (
+        in_journal("assessed", "measurement", "episodes", value=2),
+        "had 2 Episodes.* holds 4 of them",
+    ),
+    "more Episodes": (
+        in_journal("assessed", "measurement", "episodes", value=2**53),
+        r"had \d{16} Ep.* holds 4 of",
+    ),
+    "no Episodes": (
+        in_journal("assessed", "measurement", "episodes", value=0),
+        "had 0 Episodes, but .* holds 4",
+    ),
+    "a score in the file": (
+        in_file("evaluations/assessment/*.jsonl", score_of_first),
+        "but evaluations/ass",
+    ),
+    "a line less in the file": (
+        in_file("evaluations/assessment/*.jsonl", list.pop),
+        "had 4 Episodes.* holds 3 of",
+    ),
+    "a line twice": (
+        in_file("evaluations/assessment/*.jsonl", index_of_first),
+        "had 4 Episodes, but .* holds 3 of",
+    ),
+    "a failure in the file": (
+        in_file("evaluations/assessment/*.jsonl", failed_first),
+        "0 failed Episodes.*tells 1",
+    ),
 }
 OTHERS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "validated": (in_journal("validated", "measurement", "mean", value=500.5), "Validation of .* came to 500.5, but"),
+    "validated": (
+        in_journal("validated", "measurement", "mean", value=500.5),
+        "Validation of .* came to 500.5, but",
+    ),
     "published": (
         in_journal("published", "score", value=999.0),
         r"Submission 1 scored 999.0, but submissions/0001/feedback/feedback.json shows \d",
     ),
-    "failures": (in_journal("published", "failures", value={"died": 1}), "1 had the failures {'died': 1}, but .* {}"),
-    "the Episodes": (in_file("submissions/0001/outcomes.jsonl", index_of_first), r"was of the Episodes 0:2, but .*3,1"),
-    "a training score": (in_file("submissions/0001/outcomes.jsonl", score_of_first), "0001/outcomes.jsonl comes to"),
-    "Feedback": (shown, "Submission 1 scored .*, but submissions/0001/feedback/feedback.json shows 999.0"),
+    "failures": (
+        in_journal("published", "failures", value={"died": 1}),
+        "1 had the failures {'died': 1}, but .* {}",
+    ),
+    "the Episodes": (
+        in_file("submissions/0001/outcomes.jsonl", index_of_first),
+        r"was of the Episodes 0:2, but .*3,1",
+    ),
+    "a training score": (
+        in_file("submissions/0001/outcomes.jsonl", score_of_first),
+        "0001/outcomes.jsonl comes to",
+    ),
+    "Feedback": (
+        shown,
+        "Submission 1 scored .*, but submissions/0001/feedback/feedback.json shows 999.0",
+    ),
 }
 
 
@@ -127,17 +173,26 @@ def test_a_heldout_score_that_is_not_that_of_its_episodes_is_left_out_of_the_tab
     change, message = HELDOUT[kind]
     change(folder)
     (one,) = find_runs(folder).unreadable
-    assert one.reason == heldout_contradiction(load_run(folder)) == next(contradictions(load_run(folder)))
+    assert (
+        one.reason
+        == heldout_contradiction(load_run(folder))
+        == next(contradictions(load_run(folder)))
+    )
     assert re.search(message, one.reason), one.reason
     if kind == "mean":
         assert main(["table", f"sweep={SWEEP}", f"output={output}"]) == 1
         out, err = capsys.readouterr()
         assert "1/2" in out, "the mean is that of the other Run"
-        assert "left out of the table: " in err and f"{folder}/journal.jsonl: says that Assessment" in err
+        assert (
+            "left out of the table: " in err
+            and f"{folder}/journal.jsonl: says that Assessment" in err
+        )
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_another_score_that_is_not_that_of_its_episodes_is_found_where_all_are_read(kind: str, folder: Path) -> None:
+def test_another_score_that_is_not_that_of_its_episodes_is_found_where_all_are_read(
+    kind: str, folder: Path
+) -> None:
     change, message = OTHERS[kind]
     change(folder)
     assert not find_runs(folder).unreadable, "the held-out score is still that of its Episodes"
@@ -151,7 +206,10 @@ def test_a_file_that_is_not_there_or_cannot_be_read_contradicts_nothing(folder: 
     assert list(contradictions(load_run(folder))) == []
     shutil.rmtree(folder / "evaluations")
     shutil.rmtree(folder / "submissions")
-    assert list(contradictions(load_run(folder))) == [] and len(find_runs(folder, compared="every")) == 1
+    assert (
+        list(contradictions(load_run(folder))) == []
+        and len(find_runs(folder, compared="every")) == 1
+    )
 
 
 def test_each_verb_leaves_such_a_run_out_and_names_it(
@@ -163,7 +221,14 @@ def test_each_verb_leaves_such_a_run_out_and_names_it(
     assert main(["table", f"sweep={SWEEP}", f"output={output}"]) == 0
     for words in (
         ["report", f"sweep={SWEEP}", f"output={output}", "to=page.html"],
-        ["regrade", f"sweep={SWEEP}", f"output={output}", "splits=assessment", "execution.workers=1", "name=mine"],
+        [
+            "regrade",
+            f"sweep={SWEEP}",
+            f"output={output}",
+            "splits=assessment",
+            "execution.workers=1",
+            "name=mine",
+        ],
     ):
         capsys.readouterr()
         assert main(words) == 1
@@ -171,7 +236,9 @@ def test_each_verb_leaves_such_a_run_out_and_names_it(
     assert len(find_runs(output / "regrades" / "mine")) == 1
 
 
-def test_verify_names_every_contradiction(folder: Path, output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_names_every_contradiction(
+    folder: Path, output: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["verify", f"sweep={SWEEP}", f"output={output}"]
     assert main(words) == 0
     assert capsys.readouterr().out == "2 of 2 Runs agree with their own files\n"
@@ -185,7 +252,13 @@ def test_verify_names_every_contradiction(folder: Path, output: Path, capsys: py
     out, err = capsys.readouterr()
     *lines, last = out.splitlines()
     assert last == "1 of 2 Runs agree with their own files" and not err
-    kinds = ("Submission 1 scored 999.0", "Validation of", "Assessment of", "0002/outcomes.jsonl: is corrupt", "a link")
+    kinds = (
+        "Submission 1 scored 999.0",
+        "Validation of",
+        "Assessment of",
+        "0002/outcomes.jsonl: is corrupt",
+        "a link",
+    )
     assert [any(kind in line for line in lines) for kind in kinds] == [True] * 5 and len(lines) == 6
     (folder / "record.json").write_text("{")
     assert main(words) == 1
@@ -203,8 +276,13 @@ def test_a_sweeps_status_shows_no_score_that_is_not_its_episodes(
 
 def test_what_is_logged_of_such_a_run_says_so(folder: Path) -> None:
     def tagged() -> str:
-        return project_cell(folder, load_run(folder).record, list(read_journal(folder))).tags.get(CONTRADICTS, "")
+        return project_cell(folder, load_run(folder).record, list(read_journal(folder))).tags.get(
+            CONTRADICTS, ""
+        )
 
     assert tagged() == ""
     HELDOUT["mean"][0](folder)
-    assert re.match(r"journal.jsonl: says that Assessment of the Program \w+ came to 500.5, but evaluations/", tagged())
+    assert re.match(
+        r"journal.jsonl: says that Assessment of the Program \w+ came to 500.5, but evaluations/",
+        tagged(),
+    )

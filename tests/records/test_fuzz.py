@@ -1,4 +1,5 @@
-"""Whatever a received record holds, a verb ends with a sentence; nothing of the reader's gets out or is written."""
+"""Whatever a received record holds, a verb ends with a sentence; nothing of the reader's gets out
+or is written."""
 
 from __future__ import annotations
 
@@ -30,9 +31,11 @@ FIRST = int(os.environ.get("EVOPOLICY_FUZZ_FIRST", "0"))
 CPU_SECONDS = 60
 """Of one verb, in this process: a bound for what would never end, not a measure."""
 MEMORY = 1 << 30
-"""Bytes by which one verb may raise this process's peak. What loads MLflow raises it by some 300 MiB."""
+"""Bytes by which one verb may raise this process's peak. What loads MLflow raises it by some 300
+MiB."""
 MOST_MEMORY = 6 << 30
-"""Bytes of data this process may have while a verb goes on, so that what would fill a machine is refused them."""
+"""Bytes of data this process may have while a verb goes on, so that what would fill a machine is
+refused them."""
 CHANGING = (
     "open",
     "os.rename",
@@ -60,8 +63,12 @@ class Watch:
             return
         self.on = False  # what is looked up here is not what is watched
         try:
-            path = os.fsdecode(arguments[1 if event in ("os.symlink", "os.link") else 0])  # what is made
-            writes = event != "open" or bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+            path = os.fsdecode(
+                arguments[1 if event in ("os.symlink", "os.link") else 0]
+            )  # what is made
+            writes = event != "open" or bool(
+                (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            )
             real = os.path.realpath(path)
             if f"{real}/".startswith(self.own):
                 self.seen.append(f"{event} {path} -> {real}")
@@ -101,12 +108,15 @@ class OverTimeError(BaseException):
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """CPU time and data of this process bounded by the system. The hard limits stay, so that both can be lifted."""
+    """CPU time and data of this process bounded by the system. The hard limits stay, so that both
+    can be lifted."""
 
     def over(*_: object) -> None:
         raise OverTimeError
 
-    limits = {which: resource.getrlimit(which) for which in (resource.RLIMIT_CPU, resource.RLIMIT_DATA)}
+    limits = {
+        which: resource.getrlimit(which) for which in (resource.RLIMIT_CPU, resource.RLIMIT_DATA)
+    }
     used = resource.getrusage(resource.RUSAGE_SELF)
     before = signal.signal(signal.SIGXCPU, over)
     try:
@@ -123,7 +133,8 @@ def bounded() -> Iterator[None]:
 
 
 def peak() -> int:
-    """Bytes, of this process since it began. What a process it starts is counted with is at first its own size."""
+    """Bytes, of this process since it began. What a process it starts is counted with is at first
+    its own size."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -132,7 +143,11 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
         path.relative_to(folder).as_posix(): (
             path.lstat().st_mode,
-            os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else b"",
+            os.fsencode(path.readlink())
+            if path.is_symlink()
+            else path.read_bytes()
+            if path.is_file()
+            else b"",
         )
         for path in folder.rglob("*")
     }
@@ -159,7 +174,8 @@ def holds(word: str, *paths: Path) -> bool:
 
 
 def verbs(reader: Reader, seed: int, what: str) -> list[list[str]]:
-    """Commands that read all of a record that was changed as `what` says; the slower ones for some seeds only."""
+    """Commands that read all of a record that was changed as `what` says; the slower ones for some
+    seeds only."""
     output = reader.output
     runs = sorted(output.glob("runs/*/*/*"))
     touched = [run for run in runs if run.name in what] or runs[seed % max(len(runs), 1) :][:1]
@@ -173,7 +189,9 @@ def verbs(reader: Reader, seed: int, what: str) -> list[list[str]]:
     if seed % 2 == 0:  # a config is composed for each
         found.append(["resume", f"sweep={SWEEP}", f"output={output}"])
     else:
-        found.extend(["resume", f"source={run}"] for run in sorted(output.glob("runs/*/cma_es/s2-*")))
+        found.extend(
+            ["resume", f"source={run}"] for run in sorted(output.glob("runs/*/cma_es/s2-*"))
+        )
     if seed % 4 == 0:
         found.append(["report", f"source={output}", "to=out/all.html"])
         found.append(["report", f"source={output / 'regrades' / 'again'}", "to=out/regrades.html"])
@@ -186,19 +204,33 @@ def verbs(reader: Reader, seed: int, what: str) -> list[list[str]]:
         found.append(["doctor", f"output={output}"])
     if seed % 8 == 5:
         found.append(["track", f"source={output}", "output=out"])
-        found.append(["regrade", f"source={output}", "output=out", "splits=assessment", "execution.workers=1"])
+        found.append(
+            [
+                "regrade",
+                f"source={output}",
+                "output=out",
+                "splits=assessment",
+                "execution.workers=1",
+            ]
+        )
     if seed % 8 == 6:
         found.append(["track", f"sweep={SWEEP}", f"output={output}"])
     if seed % 4 == 3 or "programs/" in what:
-        stored = sorted(path for path in output.glob("programs/*/*") if path.is_dir() and not path.is_symlink())
-        program = next((path for path in stored if path.name in what), stored[seed % len(stored)] if stored else output)
+        stored = sorted(
+            path for path in output.glob("programs/*/*") if path.is_dir() and not path.is_symlink()
+        )
+        program = next(
+            (path for path in stored if path.name in what),
+            stored[seed % len(stored)] if stored else output,
+        )
         asked = ["benchmark=cartpole", "episodes=1", "execution.workers=1", "output=out"]
         found.append(["evaluate", f"program={program}", *asked])
     return found
 
 
 def lay_database(migrated: Path, words: Sequence[str], reader: Reader) -> None:
-    """An empty database where the command will look for one, which it would take seconds to make."""
+    """An empty database where the command will look for one, which it would take seconds to
+    make."""
     place = (Path("out") if "output=out" in words else reader.output) / "mlflow.db"
     if words[0] == "track" and not os.path.lexists(place):
         place.parent.mkdir(exist_ok=True)
@@ -209,9 +241,18 @@ def run_verb(words: Sequence[str], reader: Reader, capsys: pytest.CaptureFixture
     """'' where it ended as it should, else what it did."""
     WATCH.seen.clear()
     WATCH.own = f"{reader.own.resolve()}/"
-    WATCH.allowed = (str(Path("out").resolve()), str(reader.output.resolve()), "/dev/", "/tmp/evopolicy", "/proc/")
+    WATCH.allowed = (
+        str(Path("out").resolve()),
+        str(reader.output.resolve()),
+        "/dev/",
+        "/tmp/evopolicy",
+        "/proc/",
+    )
     before, most, mine = resource.getrusage(resource.RUSAGE_SELF), peak(), content(reader.own)
-    compiled, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a module that nobody has imported here before
+    compiled, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # a module that nobody has imported here before
     WATCH.on = True
     try:
         with bounded():

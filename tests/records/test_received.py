@@ -1,4 +1,5 @@
-"""A record from somebody else: it neither chooses how safely it is handled nor gets at what is its reader's."""
+"""A record from somebody else: it neither chooses how safely it is handled nor gets at what is its
+reader's."""
 
 from __future__ import annotations
 
@@ -50,10 +51,12 @@ def change(path: Path, **values: Any) -> None:
     path.write_text(json.dumps(content))
 
 
-# --- what lowers safety comes from the command line ----------------------------------------------------------------
+# --- what lowers safety comes from the command line -----------------------------------------------
 
 
-def test_a_seal_is_of_this_user_and_of_this_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seal_is_of_this_user_and_of_this_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     content = {"agent": {"argv": ["a"]}, "output": "here", "seed": 1.5}
     made = seal(content)
@@ -85,14 +88,21 @@ def test_a_resume_of_somebody_elses_record_says_what_it_would_start_and_starts_n
         words = [f"sweep={SWEEP}", f"output={output}"]
     assert main(["resume", *words]) == 2
     err = capsys.readouterr().err
-    assert "was not made by you on this machine" in err and "/bin/sh -c touch" in err and "trust=true" in err
+    assert (
+        "was not made by you on this machine" in err
+        and "/bin/sh -c touch" in err
+        and "trust=true" in err
+    )
     assert not mark.exists()
 
 
 @pytest.mark.parametrize(
     ("execution", "words"),
     [
-        ({"isolation": "none", "allow_unisolated": True}, "execution.isolation=none execution.allow_unisolated=true"),
+        (
+            {"isolation": "none", "allow_unisolated": True},
+            "execution.isolation=none execution.allow_unisolated=true",
+        ),
         ({"agent_network": "open"}, "execution.agent_network=open"),
     ],
 )
@@ -110,23 +120,37 @@ def test_less_isolation_has_to_be_typed_again_whatever_is_trusted(
     assert (record.parent / "journal.jsonl").read_bytes() == before
 
 
-def test_a_run_that_goes_on_never_does_so_at_a_lower_level_than_the_command_asks_for(output: Path) -> None:
+def test_a_run_that_goes_on_never_does_so_at_a_lower_level_than_the_command_asks_for(
+    output: Path,
+) -> None:
     """The level in the record alone: a plain command would have gone on without any isolation."""
     run = one(output, "runs/*/cma_es/s2-*")
     change(run / "record.json", isolation="none")
     config = load_config("smoke", agent="cma_es", benchmark="cartpole", output=str(output))
-    with pytest.raises(IsolationError, match=r"began with isolation none.*execution.allow_unisolated=true"):
+    with pytest.raises(
+        IsolationError, match=r"began with isolation none.*execution.allow_unisolated=true"
+    ):
         build._isolation(config, load_run(run))
 
 
 def test_a_regrade_takes_no_isolation_packages_or_secret_from_a_record(
     output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A Program of somebody's ran without isolation since its record said so; the other Runs are graded."""
+    """A Program of somebody's ran without isolation since its record said so; the other Runs are
+    graded."""
     first, second = sorted(output.glob("runs/*/cma_es/s[01]-*"))
-    asked = [f"source={output}", f"output={output}", "pool.assessment=6", "name=again", "execution.workers=1"]
+    asked = [
+        f"source={output}",
+        f"output={output}",
+        "pool.assessment=6",
+        "name=again",
+        "execution.workers=1",
+    ]
     for values, message in (
-        ({"isolation": "none", "allow_unisolated": True}, "execution.isolation=none execution.allow_unisolated=true"),
+        (
+            {"isolation": "none", "allow_unisolated": True},
+            "execution.isolation=none execution.allow_unisolated=true",
+        ),
         ({"policy_packages": ["numpy", "torch"]}, "execution.policy_packages=[numpy,torch]"),
     ):
         kept = (first / "record.json").read_text()
@@ -143,11 +167,18 @@ def test_a_regrade_takes_no_isolation_packages_or_secret_from_a_record(
     assert "say where yours is: secret.file=FILE" in out and f"s{second.name[1]}" in second.name
 
 
-def test_a_regrade_loads_no_code_that_a_record_names(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A record's `env_id` named a module: it was imported by whoever graded its Programs again, without isolation."""
+def test_a_regrade_loads_no_code_that_a_record_names(
+    output: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A record's `env_id` named a module: it was imported by whoever graded its Programs again,
+    without isolation."""
     run = one(output, "runs/*/cma_es/s0-*")
     Path("named_by_a_record.py").write_text("import pathlib\npathlib.Path('imported').touch()\n")
-    benchmark = {"name": "gymnasium", "env_id": "named_by_a_record:CartPole-v1", "failure_score": 0.0}
+    benchmark = {
+        "name": "gymnasium",
+        "env_id": "named_by_a_record:CartPole-v1",
+        "failure_score": 0.0,
+    }
     kwargs = {"env_id": "HalfCheetah-v5", "kwargs": {"xml_file": "/home/you/.ssh/id_rsa"}}
     asked = [f"source={run}", f"output={output}", "execution.workers=1"]
     with pytest.MonkeyPatch.context() as patch:
@@ -161,7 +192,8 @@ def test_a_regrade_loads_no_code_that_a_record_names(output: Path, capsys: pytes
 
 
 def test_a_regrade_believes_no_score_of_a_record_that_was_not_made_here(output: Path) -> None:
-    """Scores that its maker had written into `evaluations/` were taken over, as if they had been measured here."""
+    """Scores that its maker had written into `evaluations/` were taken over, as if they had been
+    measured here."""
     run = one(output, "runs/*/cma_es/s0-*")
     for path in run.glob("evaluations/*/*.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -172,7 +204,11 @@ def test_a_regrade_believes_no_score_of_a_record_that_was_not_made_here(output: 
     (run / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     asked = [f"source={run}", f"output={output}", "execution.workers=1", "splits=assessment"]
     means = {}
-    for name, words in (("believed", ["trust=true"]), ("measured", []), ("more", ["pool.assessment=5"])):
+    for name, words in (
+        ("believed", ["trust=true"]),
+        ("measured", []),
+        ("more", ["pool.assessment=5"]),
+    ):
         regrade([*asked, f"name={name}", *words])
         found = load_run(one(output, f"regrades/{name}/cartpole/cma_es/*"))
         assert found.result.assessment is not None
@@ -185,8 +221,15 @@ def test_a_sweep_of_somebody_else_does_not_say_where_its_results_are_sent(
     output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     away = Path("away.db").absolute()
-    change(output / "sweeps" / SWEEP / "sweep.json", tracking={"uri": f"sqlite:///{away}", "experiment": "x"})
-    for words in (["track", f"sweep={SWEEP}"], ["ui", f"sweep={SWEEP}"], ["report", f"sweep={SWEEP}", "log=true"]):
+    change(
+        output / "sweeps" / SWEEP / "sweep.json",
+        tracking={"uri": f"sqlite:///{away}", "experiment": "x"},
+    )
+    for words in (
+        ["track", f"sweep={SWEEP}"],
+        ["ui", f"sweep={SWEEP}"],
+        ["report", f"sweep={SWEEP}", "log=true"],
+    ):
         assert main([*words, f"output={output}"]) == 2
         assert "say which store is meant: tracking.uri=URI" in capsys.readouterr().err
     assert not away.exists()
@@ -194,7 +237,7 @@ def test_a_sweep_of_somebody_else_does_not_say_where_its_results_are_sent(
     assert is_ours(sweep.tracking, seal(sweep.tracking))
 
 
-# --- nothing of the reader's gets out --------------------------------------------------------------------------------
+# --- nothing of the reader's gets out -------------------------------------------------------------
 
 
 def test_a_digest_is_no_path_and_a_programs_link_leads_to_that_program(output: Path) -> None:
@@ -203,7 +246,13 @@ def test_a_digest_is_no_path_and_a_programs_link_leads_to_that_program(output: P
     program = run.state.submissions[0].program
     kept = archived(run.folder, program)
     assert kept is not None and kept.digest == program
-    for name in (str(own), os.path.relpath(own, run.folder / "programs"), "..", program[:-1], program.upper()):
+    for name in (
+        str(own),
+        os.path.relpath(own, run.folder / "programs"),
+        "..",
+        program[:-1],
+        program.upper(),
+    ):
         with pytest.raises(RecordError, match="no Program's digest"):
             archived(run.folder, name)
     link = run.program(program)
@@ -242,7 +291,13 @@ def test_no_link_in_a_record_is_followed(
     path = one(output, "runs/*/chat/s10-*") / place
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     path.symlink_to(own / target)
-    main(["report", f"source={path.relative_to(output).parts and one(output, 'runs/*/chat/s10-*')}", "to=page.html"])
+    main(
+        [
+            "report",
+            f"source={path.relative_to(output).parts and one(output, 'runs/*/chat/s10-*')}",
+            "to=page.html",
+        ]
+    )
     text = Path("page.html").read_text() if Path("page.html").exists() else ""
     assert CANARY not in text + "".join(capsys.readouterr())
 
@@ -319,8 +374,12 @@ def test_what_a_record_says_is_looked_at_before_it_is_used(
     "line",
     [
         '"submission": 1, "program": "/home/you/.ssh", "selector": "0:2", "units": 2',
-        '"submission": 1, "program": "{}", "selector": "0:60000000", "units": 2'.replace("{}", "ab" * 32),
-        '"submission": 1, "program": "{}", "selector": "0:60000000", "units": 60000000'.replace("{}", "ab" * 32),
+        '"submission": 1, "program": "{}", "selector": "0:60000000", "units": 2'.replace(
+            "{}", "ab" * 32
+        ),
+        '"submission": 1, "program": "{}", "selector": "0:60000000", "units": 60000000'.replace(
+            "{}", "ab" * 32
+        ),
         '"submission": 7, "program": "{}", "selector": "0:2", "units": 2'.replace("{}", "ab" * 32),
     ],
 )
@@ -342,7 +401,13 @@ def test_a_regrade_survives_a_cut_last_line_and_the_other_runs_are_graded(
     link = min((second / "programs").iterdir())
     link.unlink()
     link.symlink_to("/etc")
-    asked = [f"sweep={SWEEP}", f"output={output}", "selection=last", "splits=assessment", "execution.workers=1"]
+    asked = [
+        f"sweep={SWEEP}",
+        f"output={output}",
+        "selection=last",
+        "splits=assessment",
+        "execution.workers=1",
+    ]
     assert regrade([*asked, "name=cut"]) == 1
     out = capsys.readouterr().out
     assert "1 Run regraded" in out and "is a link, and not to a store of Programs" in out

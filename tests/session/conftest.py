@@ -23,7 +23,8 @@ CLIENT = Path(client.__file__)
 
 @dataclass
 class Scripted:
-    """Answers every verb with `{"state": "open"}` and what was asked, or with what a test puts into `answers`."""
+    """Answers every verb with `{"state": "open"}` and what was asked, or with what a test puts into
+    `answers`."""
 
     answers: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -50,9 +51,16 @@ class Call:
 
 
 def call_client(*argv: str, cwd: Path, **environment: str) -> Call:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("EVOPOLICY_")} | environment
+    env = {
+        key: value for key, value in os.environ.items() if not key.startswith("EVOPOLICY_")
+    } | environment
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(CLIENT), *argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=300
+        [sys.executable, "-I", "-S", str(CLIENT), *argv],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     return Call(done.returncode, done.stdout, done.stderr)
 
@@ -77,7 +85,9 @@ def workspace(tmp_path: Path, socket_path: Path) -> Path:
     (root / "program").mkdir(parents=True)
     (root / "program" / "policy.py").write_text("")
     (root / ".evopolicy").mkdir()
-    (root / ".evopolicy" / "session.json").write_text(json.dumps({"socket": str(socket_path), "workspace": "."}))
+    (root / ".evopolicy" / "session.json").write_text(
+        json.dumps({"socket": str(socket_path), "workspace": "."})
+    )
     return root
 
 

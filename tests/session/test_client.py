@@ -21,7 +21,12 @@ from evopolicy.session import client
 @pytest.mark.parametrize("name", ["client.py", *client.BESIDE])
 def test_file_is_python_3_8_and_imports_only_the_standard_library(name: str) -> None:
     tree = ast.parse(Path(client.__file__).with_name(name).read_text(), feature_version=(3, 8))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
 
@@ -98,12 +103,16 @@ def test_a_folder_outside_the_workspace_is_a_wrong_call(
     assert handler.calls == []
 
 
-def test_a_link_that_leaves_the_workspace_is_outside(ask: Callable[..., Any], workspace: Path) -> None:
+def test_a_link_that_leaves_the_workspace_is_outside(
+    ask: Callable[..., Any], workspace: Path
+) -> None:
     (workspace / "elsewhere").symlink_to(workspace.parent)
     assert "outside the workspace" in ask("submit", "elsewhere", "--episodes", "0").stderr
 
 
-def test_a_missing_folder_names_the_one_that_was_meant(ask: Callable[..., Any], workspace: Path) -> None:
+def test_a_missing_folder_names_the_one_that_was_meant(
+    ask: Callable[..., Any], workspace: Path
+) -> None:
     done = ask("submit", "program", "--episodes", "0", cwd=workspace / "program")
     assert done.code == 2
     assert done.stderr.splitlines()[-1].endswith("is: .")
@@ -141,7 +150,9 @@ def test_a_wrong_call_exits_2_and_says_what_to_do(
 
 def test_a_refusal_exits_1_with_reason_and_remedy(ask: Callable[..., Any], handler: Any) -> None:
     def refuse(_: Any) -> dict[str, Any]:
-        raise Refused("over_budget", "12 Episodes are asked for and 8 are left", "name at most 8 indices")
+        raise Refused(
+            "over_budget", "12 Episodes are asked for and 8 are left", "name at most 8 indices"
+        )
 
     handler.answers["submit"] = refuse
     done = ask("submit", "program", "--episodes", "0:12")
@@ -151,7 +162,11 @@ def test_a_refusal_exits_1_with_reason_and_remedy(ask: Callable[..., Any], handl
 
 
 def test_running_is_exit_0(ask: Callable[..., Any], handler: Any) -> None:
-    answer = {"state": "running", "submission": {"id": 1, "status": "running"}, "next": "evopolicy-session wait"}
+    answer = {
+        "state": "running",
+        "submission": {"id": 1, "status": "running"},
+        "next": "evopolicy-session wait",
+    }
     handler.answers["wait"] = lambda _: answer
     assert (ask("wait").code, ask("wait").json) == (0, answer)
 
@@ -189,7 +204,9 @@ def test_a_host_that_is_gone_exits_1(tmp_path: Path, ask: Callable[..., Any]) ->
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"ok": tr', b"[]\n", b'{"ok": true}\n', b"\xff\n"])
-def test_an_answer_cut_off_or_strange_exits_1(tmp_path: Path, ask: Callable[..., Any], sent: bytes) -> None:
+def test_an_answer_cut_off_or_strange_exits_1(
+    tmp_path: Path, ask: Callable[..., Any], sent: bytes
+) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -219,7 +236,9 @@ def test_a_host_that_answered_before_it_heard_the_call_is_heard(
         def answered(link: socket.socket, there: str) -> None:
             connect(link, there)
             with listener.accept()[0] as peer:
-                peer.sendall(b'{"ok": false, "code": "busy", "reason": "too many", "remedy": "wait"}\n')
+                peer.sendall(
+                    b'{"ok": false, "code": "busy", "reason": "too many", "remedy": "wait"}\n'
+                )
 
         monkeypatch.setattr(client, "_connect", answered)
         with pytest.raises(client.CallError, match="too many") as refused:
@@ -239,7 +258,9 @@ def test_a_socket_deeper_than_an_address_can_say_is_reached(
 
 
 @pytest.mark.parametrize("verb", ["status", "check", "submit", "wait", "feedback", "finish"])
-def test_every_verb_has_help_without_a_host(tmp_path: Path, ask: Callable[..., Any], verb: str) -> None:
+def test_every_verb_has_help_without_a_host(
+    tmp_path: Path, ask: Callable[..., Any], verb: str
+) -> None:
     done = ask(verb, "--help", cwd=tmp_path)
     assert done.code == 0
     assert "exit codes" in done.stdout
@@ -248,7 +269,9 @@ def test_every_verb_has_help_without_a_host(tmp_path: Path, ask: Callable[..., A
 
 
 @pytest.mark.parametrize("argv", [["--human", "status"], ["status", "--human"]])
-def test_human_text_shows_what_matters(ask: Callable[..., Any], handler: Any, argv: list[str]) -> None:
+def test_human_text_shows_what_matters(
+    ask: Callable[..., Any], handler: Any, argv: list[str]
+) -> None:
     handler.answers["status"] = lambda _: {
         "state": "running",
         "submission": {"id": 3, "status": "running", "episodes_done": 3, "episodes_total": 8},
@@ -296,6 +319,11 @@ def test_a_large_answer_arrives_whole(ask: Callable[..., Any], handler: Any) -> 
 
 
 def test_a_current_folder_that_is_gone_is_a_wrong_call(tmp_path: Path) -> None:
-    script = f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -I -S {client.__file__} status"
-    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    script = (
+        f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -I -S "
+        f"{client.__file__} status"
+    )
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "no_folder")

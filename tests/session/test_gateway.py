@@ -28,7 +28,8 @@ def send(path: Path, data: bytes, *, end: bool = False) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(300)
         peer.connect(str(path))
-        # A gateway that need not hear all of it hangs up before this thread has sent it, or over what it sent.
+        # A gateway that need not hear all of it hangs up before this thread has sent it, or over
+        # what it sent.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             peer.sendall(data)
             if end:
@@ -46,7 +47,10 @@ def call(path: Path, verb: str, **arguments: Any) -> dict[str, Any]:
 
 
 def test_serves_the_handlers_answer(socket_path: Path, handler: Any) -> None:
-    assert call(socket_path, "status") == {"ok": True, "result": {"state": "open", "verb": "status"}}
+    assert call(socket_path, "status") == {
+        "ok": True,
+        "result": {"state": "open", "verb": "status"},
+    }
     assert handler.calls == [("status", {})]
 
 
@@ -67,11 +71,16 @@ def test_path_is_short_whatever_the_temporary_folder(
     assert list(deep.iterdir()) == []
 
 
-def test_folders_of_killed_hosts_are_cleared_and_others_kept(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
+def test_folders_of_killed_hosts_are_cleared_and_others_kept(
+    monkeypatch: pytest.MonkeyPatch, handler: Any
+) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
         long_ago = time.time() - 3600
-        folders = {kind: Path(name, f"evopolicy-s-{kind}") for kind in ("dead", "alive", "young", "unlocked")}
+        folders = {
+            kind: Path(name, f"evopolicy-s-{kind}")
+            for kind in ("dead", "alive", "young", "unlocked")
+        }
         for kind, folder in folders.items():
             folder.mkdir()
             if kind != "unlocked":
@@ -116,7 +125,12 @@ def test_refusals_keep_code_reason_and_remedy(socket_path: Path, handler: Any) -
         raise Refused("busy_now", "one runs", "wait")
 
     handler.answers["wait"] = refuse
-    assert call(socket_path, "wait") == {"ok": False, "code": "busy_now", "reason": "one runs", "remedy": "wait"}
+    assert call(socket_path, "wait") == {
+        "ok": False,
+        "code": "busy_now",
+        "reason": "one runs",
+        "remedy": "wait",
+    }
 
 
 @pytest.mark.parametrize(
@@ -227,7 +241,12 @@ def test_closing_delivers_the_last_answer_and_leaves_no_thread(handler: Any) -> 
     silent.close()
     assert answers == [{"ok": True, "result": {"state": "finished"}}]
     # One that has done its work is at its last steps.
-    wait_until(lambda: {thread for thread in threading.enumerate() if "evopolicy-session" in thread.name} <= before)
+    wait_until(
+        lambda: (
+            {thread for thread in threading.enumerate() if "evopolicy-session" in thread.name}
+            <= before
+        )
+    )
 
 
 def test_closing_does_not_wait_for_a_handler_that_never_returns(handler: Any) -> None:

@@ -1,4 +1,5 @@
-"""The session's verbs for whoever speaks the Model Context Protocol: its own SDK, and lines of any kind."""
+"""The session's verbs for whoever speaks the Model Context Protocol: its own SDK, and lines of any
+kind."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ COMMAND = [sys.executable, "-I", "-S", str(CLIENT), "mcp"]
 def talk(workspace: Path, *lines: str | bytes) -> list[dict[str, Any]]:
     """What the server says to these lines, each a reply or nothing."""
     sent = b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
-    done = subprocess.run([*COMMAND, str(workspace)], input=sent, capture_output=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*COMMAND, str(workspace)], input=sent, capture_output=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -42,22 +45,40 @@ def test_the_protocols_own_client_lists_and_calls_the_tools(workspace: Path, han
     def bad(_: Any) -> dict[str, Any]:
         raise Refused("bad_selector", "index 99 is not in the pool", "choose from 0 to 7")
 
-    handler.answers["submit"] = lambda given: bad(given) if given["episodes"] == "99" else {"state": "open", **given}
+    handler.answers["submit"] = lambda given: (
+        bad(given) if given["episodes"] == "99" else {"state": "open", **given}
+    )
 
     async def work() -> list[Any]:
-        server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], str(workspace)], cwd="/")
-        async with stdio_client(server) as (reader, writer), ClientSession(reader, writer) as session:
+        server = StdioServerParameters(
+            command=COMMAND[0], args=[*COMMAND[1:], str(workspace)], cwd="/"
+        )
+        async with (
+            stdio_client(server) as (reader, writer),
+            ClientSession(reader, writer) as session,
+        ):
             hello = await session.initialize()
             tools = (await session.list_tools()).tools
-            good = await session.call_tool("submit", {"dir": "program", "episodes": "0:4", "detach": True})
+            good = await session.call_tool(
+                "submit", {"dir": "program", "episodes": "0:4", "detach": True}
+            )
             refused = await session.call_tool("submit", {"dir": "program", "episodes": "99"})
             finish = await session.call_tool("finish", {"ids": ["2", "1"]})
             return [hello, tools, good, refused, finish]
 
     hello, tools, good, refused, finish = asyncio.run(work())
     assert "TASK.md" in hello.instructions
-    assert [tool.name for tool in tools] == ["status", "check", "submit", "wait", "feedback", "finish"]
-    shown = good.structured_content if hasattr(good, "structured_content") else good.structuredContent
+    assert [tool.name for tool in tools] == [
+        "status",
+        "check",
+        "submit",
+        "wait",
+        "feedback",
+        "finish",
+    ]
+    shown = (
+        good.structured_content if hasattr(good, "structured_content") else good.structuredContent
+    )
     assert shown == {"state": "open", "path": "program", "episodes": "0:4", "detach": True}
     assert json.loads(good.content[0].text) == shown
     assert refused.content[0].text == "index 99 is not in the pool choose from 0 to 7"
@@ -71,16 +92,25 @@ def test_a_tool_takes_what_the_command_line_takes(workspace: Path) -> None:
     (answer,) = talk(workspace, asks("tools/list"))
     tools = {tool["name"]: tool for tool in answer["result"]["tools"]}
     submit = tools["submit"]["inputSchema"]
-    assert set(submit["properties"]) == {"dir", "episodes", "detach"} and set(submit["required"]) == {"dir", "episodes"}
-    assert "half-open" in tools["submit"]["description"] and "exit code" not in tools["submit"]["description"]
+    assert set(submit["properties"]) == {"dir", "episodes", "detach"} and set(
+        submit["required"]
+    ) == {"dir", "episodes"}
+    assert (
+        "half-open" in tools["submit"]["description"]
+        and "exit code" not in tools["submit"]["description"]
+    )
     assert tools["finish"]["inputSchema"]["properties"]["ids"]["type"] == "array"
     assert all(tool["description"] for tool in tools.values())
 
 
 @pytest.mark.parametrize("revision", [*mcp.REVISIONS, "1999-01-01", None])
-def test_a_revision_it_knows_is_agreed_on_and_else_its_newest(workspace: Path, revision: str | None) -> None:
+def test_a_revision_it_knows_is_agreed_on_and_else_its_newest(
+    workspace: Path, revision: str | None
+) -> None:
     (answer,) = talk(workspace, asks("initialize", protocolVersion=revision))
-    assert answer["result"]["protocolVersion"] == (revision if revision in mcp.REVISIONS else mcp.REVISIONS[0])
+    assert answer["result"]["protocolVersion"] == (
+        revision if revision in mcp.REVISIONS else mcp.REVISIONS[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +137,9 @@ def test_what_is_no_request_gets_an_error_and_the_next_one_its_answer(
 ) -> None:
     wrong, after = talk(workspace, line, calls("status"))
     assert wrong["error"]["code"] == code and said in wrong["error"]["message"]
-    assert after["result"]["structuredContent"]["state"] == "open" and [verb for verb, _ in handler.calls] == ["status"]
+    assert after["result"]["structuredContent"]["state"] == "open" and [
+        verb for verb, _ in handler.calls
+    ] == ["status"]
 
 
 @pytest.mark.parametrize(
@@ -128,14 +160,23 @@ def test_a_call_that_would_be_wrong_on_the_command_line_says_the_same(
 
 
 def test_notifications_get_no_answer(workspace: Path) -> None:
-    told = talk(workspace, '{"jsonrpc": "2.0", "method": "notifications/initialized"}', asks("ping", 7))
+    told = talk(
+        workspace, '{"jsonrpc": "2.0", "method": "notifications/initialized"}', asks("ping", 7)
+    )
     assert told == [{"jsonrpc": "2.0", "id": 7, "result": {}}]
 
 
 def test_a_folder_that_is_no_workspace_is_told_at_once(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("EVOPOLICY_")}
-    for folder, said in ((tmp_path, "No Session is known here"), (tmp_path / "none", "No such file")):
+    for folder, said in (
+        (tmp_path, "No Session is known here"),
+        (tmp_path / "none", "No such file"),
+    ):
         done = subprocess.run(
-            [*COMMAND, str(folder)], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            [*COMMAND, str(folder)],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 2 and said in done.stderr

@@ -1,4 +1,5 @@
-"""A workspace that an agent rearranged before its Host was killed: laying it again never leaves the workspace."""
+"""A workspace that an agent rearranged before its Host was killed: laying it again never leaves the
+workspace."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ TERMS = TaskTerms(
 
 
 def tree(folder: Path) -> dict[str, str]:
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -50,7 +55,12 @@ def prepare(tmp_path: Path) -> Callable[[], Path]:
     def lay() -> Path:
         workspace = tmp_path / "workspace"
         prepare_workspace(
-            workspace, spec=Tally().spec, terms=TERMS, initial_program=initial, skills=[skill], socket=Path("/s/s.sock")
+            workspace,
+            spec=Tally().spec,
+            terms=TERMS,
+            initial_program=initial,
+            skills=[skill],
+            socket=Path("/s/s.sock"),
         )
         return workspace
 
@@ -70,14 +80,19 @@ SPOILS: dict[str, Callable[[Path, Path], Any]] = {
         workspace / ".evopolicy/session.json", home / "session.json"
     ),
     "skills is a link": lambda workspace, home: replace(workspace / "skills", home),
-    "a skill is a link": lambda workspace, home: replace(workspace / "skills/skill", home / "skill"),
+    "a skill is a link": lambda workspace, home: replace(
+        workspace / "skills/skill", home / "skill"
+    ),
     "feedback is a link": lambda workspace, home: replace(workspace / "feedback", home),
     "analysis is a link": lambda workspace, home: replace(workspace / "analysis", home),
     "TASK.md is a link": lambda workspace, home: replace(workspace / "TASK.md", home / "TASK.md"),
     "program is a link": lambda workspace, home: replace(workspace / "program", home),
     "program is a dangling link": lambda workspace, _: replace(workspace / "program", "nowhere"),
     "feedback is a dangling link": lambda workspace, _: replace(workspace / "feedback", "nowhere"),
-    "feedback is a file": lambda workspace, _: ((workspace / "feedback").rmdir(), (workspace / "feedback").touch()),
+    "feedback is a file": lambda workspace, _: (
+        (workspace / "feedback").rmdir(),
+        (workspace / "feedback").touch(),
+    ),
     "the Host's folder is a pipe": lambda workspace, _: (
         (workspace / ".evopolicy").rename(workspace / "aside"),
         os.mkfifo(workspace / ".evopolicy"),
@@ -102,7 +117,9 @@ def test_nothing_outside_is_written_or_removed_and_the_workspace_is_whole_again(
     assert not (workspace / "TASK.md").is_symlink()
 
 
-def test_the_session_file_alone_is_laid_as_carefully(prepare: Callable[[], Path], outside: Path) -> None:
+def test_the_session_file_alone_is_laid_as_carefully(
+    prepare: Callable[[], Path], outside: Path
+) -> None:
     workspace = prepare()
     before = tree(outside)
     replace(workspace / ".evopolicy", outside)

@@ -1,4 +1,5 @@
-"""What TASK.md says of a space, over generated ones: all that membership tests, and an example that is a member."""
+"""What TASK.md says of a space, over generated ones: all that membership tests, and an example that
+is a member."""
 
 from __future__ import annotations
 
@@ -36,8 +37,12 @@ def boxes(dtype: str, numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Sp
     def of(shape: tuple[int, ...]) -> st.SearchStrategy[Space]:
         size = math.prod(shape)
         values = st.lists(st.sampled_from([0.0, 1.0]) | numbers, min_size=1, max_size=3)
-        several = values.map(lambda v: np.repeat(np.array(v, dtype), -(-size // len(v)))[:size].reshape(shape))
-        return st.tuples(several, several).map(lambda b: box(np.minimum(*b), np.maximum(*b), shape, dtype))
+        several = values.map(
+            lambda v: np.repeat(np.array(v, dtype), -(-size // len(v)))[:size].reshape(shape)
+        )
+        return st.tuples(several, several).map(
+            lambda b: box(np.minimum(*b), np.maximum(*b), shape, dtype)
+        )
 
     return st.sampled_from([(), (1,), (3,), (2, 2), (11,), (601,)]).flatmap(of)
 
@@ -51,12 +56,18 @@ LEAVES = (
     | st.builds(Discrete, st.integers(1, 9), st.integers(-5, 5))
     | st.lists(st.integers(1, 3), min_size=1, max_size=12).map(lambda n: MultiDiscrete(np.array(n)))
     | st.builds(MultiBinary, st.sampled_from([(4,), (2, 3)]))
-    | st.builds(lambda low, more, letters: Text(low + more, low, letters), st.integers(0, 30), st.integers(0, 9), KEYS)
+    | st.builds(
+        lambda low, more, letters: Text(low + more, low, letters),
+        st.integers(0, 30),
+        st.integers(0, 9),
+        KEYS,
+    )
 )
 GENERATED = st.recursive(
     LEAVES,
     lambda inner: (
-        st.dictionaries(KEYS, inner, max_size=3).map(Dict) | st.lists(inner, max_size=3).map(lambda s: Tuple(tuple(s)))
+        st.dictionaries(KEYS, inner, max_size=3).map(Dict)
+        | st.lists(inner, max_size=3).map(lambda s: Tuple(tuple(s)))
     ),
     max_leaves=4,
 )
@@ -67,10 +78,14 @@ def read_bounds(said: str, kind: np.dtype[Any]) -> tuple[Any, Any]:
     found = re.fullmatch(r"(?:(\S+) to (\S+)|at least (\S+)|at most (\S+)|any number)", said)
     assert found, said
     low, high = found[1] or found[3] or "-inf", found[2] or found[4] or "inf"
-    return np.array([low, high]).astype(kind) if kind.kind == "f" else np.array([int(low), int(high)], kind)  # type: ignore[return-value]
+    if kind.kind == "f":
+        return np.array([low, high]).astype(kind)  # type: ignore[return-value]
+    return np.array([int(low), int(high)], kind)  # type: ignore[return-value]
 
 
-def read_array(said: str, below: list[str], shape: tuple[int, ...], kind: np.dtype[Any]) -> list[Any]:
+def read_array(
+    said: str, below: list[str], shape: tuple[int, ...], kind: np.dtype[Any]
+) -> list[Any]:
     """The lowest and highest array: from the line, or from the list or table `below` it."""
     low, high = np.zeros(shape, kind), np.zeros(shape, kind)
     if said:
@@ -80,7 +95,9 @@ def read_array(said: str, below: list[str], shape: tuple[int, ...], kind: np.dty
         found = found or re.fullmatch(r"\| (\d+)(?: to (\d+))?\s*\| `.*` +\| (.*?) *\|", line)
         if found:
             first, last = (
-                np.ravel_multi_index([int(i) for i in place.split(",")], (low.size,) if line[0] == "|" else shape)
+                np.ravel_multi_index(
+                    [int(i) for i in place.split(",")], (low.size,) if line[0] == "|" else shape
+                )
                 for place in (found[1], found[2] or found[1])
             )
             low.flat[first : last + 1], high.flat[first : last + 1] = read_bounds(found[3], kind)
@@ -88,9 +105,16 @@ def read_array(said: str, below: list[str], shape: tuple[int, ...], kind: np.dty
 
 
 def read_space(said: str, below: list[str]) -> Any:
-    """What membership of a space tests, as read from a line that describes one and the lines below it."""
-    if found := re.fullmatch(r"a NumPy array of shape `(.*?)` and dtype `(.*?)`: \w+, (?:each (.*)|with .*)", said):
-        return found[1], found[2], read_array(found[3], below, literal_eval(found[1]), np.dtype(found[2]))
+    """What membership of a space tests, as read from a line that describes one and the lines below
+    it."""
+    if found := re.fullmatch(
+        r"a NumPy array of shape `(.*?)` and dtype `(.*?)`: \w+, (?:each (.*)|with .*)", said
+    ):
+        return (
+            found[1],
+            found[2],
+            read_array(found[3], below, literal_eval(found[1]), np.dtype(found[2])),
+        )
     if found := re.fullmatch(r"an array of shape `(.*?)` of integers, (?:each (.*)|with .*)", said):
         return found[1], read_array(found[2], below, literal_eval(found[1]), np.dtype(np.int64))
     if found := re.fullmatch(r"one integer, (\S+) to (\S+)", said):
@@ -106,7 +130,11 @@ def read_space(said: str, below: list[str]) -> Any:
         assert found
         key = literal_eval(found[1]) if found[1][0] in "'\"" else found[1]
         parts[key] = read_space(found[2], [line[2:] for line in below[start + 1 : stop]])
-    assert said in ("an empty dict", "an empty tuple", f"a tuple of {len(parts)}") or said.startswith("a dict with the")
+    assert said in (
+        "an empty dict",
+        "an empty tuple",
+        f"a tuple of {len(parts)}",
+    ) or said.startswith("a dict with the")
     return parts
 
 
@@ -116,7 +144,10 @@ def told(space: Space) -> Any:
         case Box():
             return str(space.shape), space.dtype.name, [space.low.tolist(), space.high.tolist()]
         case MultiDiscrete():
-            return str(space.shape), [np.zeros(space.shape, int).tolist(), (space.nvec - 1).tolist()]
+            return str(space.shape), [
+                np.zeros(space.shape, int).tolist(),
+                (space.nvec - 1).tolist(),
+            ]
         case Discrete():
             return space.start, space.start + space.n - 1
         case Text():
@@ -136,13 +167,21 @@ def test_the_text_has_every_fact_that_membership_tests_and_an_example_that_is_a_
 ) -> None:
     """Bounds inside of dicts and of long arrays were left out, and then held against the agent."""
     names = column_names(space, "action") if named else None
-    text = text_of(replace(SPEC, action_space=space, action_fields=tuple(map(Field, names or ())), action_text=""))
-    section = text.partition("## What the Policy answers\n\nAn Action is ")[2].partition("\n\nAny natural")[0]
+    text = text_of(
+        replace(
+            SPEC, action_space=space, action_fields=tuple(map(Field, names or ())), action_text=""
+        )
+    )
+    section = text.partition("## What the Policy answers\n\nAn Action is ")[2].partition(
+        "\n\nAny natural"
+    )[0]
     said, _, below = section.partition("\n\n")
     assert read_space(" ".join(said.split()).removesuffix("."), below.splitlines()) == told(space)
     if not isinstance(space, Dict | Tuple):
         assert len(below.splitlines()) < 32, "no row for each of many numbers that are alike"
-    policy = worked_example(replace(SPEC, action_space=space, action_fields=(), observation_space=space))
+    policy = worked_example(
+        replace(SPEC, action_space=space, action_fields=(), observation_space=space)
+    )
     member, clipped = cast_action(space, policy.act(space.sample(np.random.default_rng(0))))
     assert form(member) == form(space.sample(np.random.default_rng(0)))
     assert not clipped

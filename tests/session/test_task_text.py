@@ -43,7 +43,9 @@ SPACES: dict[str, Space] = {
     "multi_discrete": MultiDiscrete(np.array([3, 2])),
     "multi_binary": MultiBinary((4,)),
     "text": Text(8, min_length=2, charset="xyz"),
-    "dict": Dict({"arm": box(-1.0, 1.0, (2,)), "grip": Discrete(2), "deep": Dict({"inner": Discrete(3)})}),
+    "dict": Dict(
+        {"arm": box(-1.0, 1.0, (2,)), "grip": Discrete(2), "deep": Dict({"inner": Discrete(3)})}
+    ),
     "tuple": Tuple((Discrete(2), box(1.0, 2.0, (1,)))),
     "tuple_of_one": Tuple((Discrete(2),)),
 }
@@ -73,7 +75,11 @@ def form(member: Any) -> Any:
         return {key: form(part) for key, part in member.items()}
     if isinstance(member, tuple):
         return tuple(form(part) for part in member)
-    return (type(member), member.dtype, member.shape) if isinstance(member, np.ndarray) else type(member)
+    return (
+        (type(member), member.dtype, member.shape)
+        if isinstance(member, np.ndarray)
+        else type(member)
+    )
 
 
 def worked_example(spec: BenchmarkSpec) -> Any:
@@ -86,8 +92,15 @@ def worked_example(spec: BenchmarkSpec) -> Any:
 
 
 def test_names_every_field_with_its_unit_range_and_meaning() -> None:
-    lines = {line.replace("  ", "").replace(" |", "|").replace("| ", "|") for line in text_of().splitlines()}
-    rows = {re.sub(r"\s*\|\s*", "|", line).strip() for line in text_of().splitlines() if line.startswith("|")}
+    lines = {
+        line.replace("  ", "").replace(" |", "|").replace("| ", "|")
+        for line in text_of().splitlines()
+    }
+    rows = {
+        re.sub(r"\s*\|\s*", "|", line).strip()
+        for line in text_of().splitlines()
+        if line.startswith("|")
+    }
     assert "|0|`position`|m|-4.8 to 4.8|0 is the middle \\|of the track|" in rows
     assert "|1|`speed`|m/s|at least 0||" in rows
     assert "|0|`left`|10 N to the left|" in rows
@@ -97,13 +110,17 @@ def test_names_every_field_with_its_unit_range_and_meaning() -> None:
 
 
 def test_numbers_of_the_budget_and_the_limits_are_right() -> None:
-    rows = {re.sub(r"\s*\|\s*", "|", line).strip() for line in text_of().splitlines() if line.startswith("|")}
+    rows = {
+        re.sub(r"\s*\|\s*", "|", line).strip()
+        for line in text_of().splitlines()
+        if line.startswith("|")
+    }
     for row in (
-        "|Submissions|32|", "|Episodes, over all Submissions|64|", "|Episodes in one Submission|16|",
+        "|Submissions|32|", "|Episodes, over all Submissions|64|", "|Episodes in one " "Submission|16|",
         "|pool of Episodes to choose from|indices 0 to 127|",
         "|your own time (waiting for results does not count)|90 minutes|", "|memory|2 GiB|",
         "|one call of `act` (import, `make_policy` and `reset` are one call each)|1.5 s|",
-        "|one Episode, all its calls (up to 500 steps)|60 s|", "|printed text that is kept (head and tail)|64 KiB|",
+        "|one Episode, all its calls (up to 500 steps)|60 s|", "|printed text that is kept (head " "and tail)|64 KiB|",
     ):  # fmt: skip
         assert row in rows, row
     text = text_of()
@@ -114,12 +131,18 @@ def test_numbers_of_the_budget_and_the_limits_are_right() -> None:
 
 
 def test_a_cap_above_the_budget_is_not_promised() -> None:
-    assert re.search(r"Episodes in one Submission\s+\| 3 ", text_of(budget=Budget(2, 3, None, "allow_early", "all")))
+    assert re.search(
+        r"Episodes in one Submission\s+\| 3 ",
+        text_of(budget=Budget(2, 3, None, "allow_early", "all")),
+    )
 
 
 @pytest.mark.parametrize(
     ("finish", "said", "unsaid"),
-    [("allow_early", "whenever you like", "has to be spent"), ("exhaust", "has to be spent", "whenever you like")],
+    [
+        ("allow_early", "whenever you like", "has to be spent"),
+        ("exhaust", "has to be spent", "whenever you like"),
+    ],
 )
 def test_the_finish_rule_is_told(finish: str, said: str, unsaid: str) -> None:
     text = text_of(budget=Budget(32, 64, 16, finish, "all"))
@@ -136,7 +159,12 @@ def test_candidates_are_told() -> None:
 def test_only_the_feedback_there_will_be_is_promised(visibility: Any) -> None:
     text = text_of(visibility=visibility)
     level = VISIBILITIES.index(visibility)
-    for least, word in ((1, "`summary` "), (2, "`by_episode`"), (2, "`mean_lean`"), (3, "`artifacts`")):
+    for least, word in (
+        (1, "`summary` "),
+        (2, "`by_episode`"),
+        (2, "`mean_lean`"),
+        (3, "`artifacts`"),
+    ):
         assert (word in text) == (level >= least), word
 
 
@@ -168,7 +196,9 @@ def test_the_worked_example_is_a_policy_whose_actions_are_valid(name: str) -> No
 def test_the_worked_example_takes_every_observation(name: str) -> None:
     space = SPACES[name]
     fields = (
-        tuple(Field(f"f{i}") for i in range(space.low.size)) if isinstance(space, Box) and space.low.size < 20 else ()
+        tuple(Field(f"f{i}") for i in range(space.low.size))
+        if isinstance(space, Box) and space.low.size < 20
+        else ()
     )
     policy = worked_example(replace(SPEC, observation_space=space, observation_fields=fields))
     assert policy.act(space.sample(np.random.default_rng(0))) == 0
@@ -202,7 +232,10 @@ def test_holds_no_path_of_the_host_and_no_seed_of_an_episode() -> None:
 
 
 def test_prose_is_wrapped_and_code_and_tables_are_whole() -> None:
-    scoring = "A long sentence about the reward that has many words. " * 6 + "\n\n- `a` + `b`\n\n```\nx  =  1\n```"
+    scoring = (
+        "A long sentence about the reward that has many words. " * 6
+        + "\n\n- `a` + `b`\n\n```\nx  =  1\n```"
+    )
     text = text_of(replace(SPEC, scoring=scoring))
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert all(len(line) <= WIDTH for line in prose.splitlines() if not line.startswith(("|", "-")))

@@ -17,10 +17,24 @@ from evopolicy.kernel.ports.protocols import Limits
 from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.spaces import Discrete
 from evopolicy.session.task_text import TaskTerms
-from evopolicy.session.workspace import Workspace, prepare_workspace, skill_digest, write_session_file
+from evopolicy.session.workspace import (
+    Workspace,
+    prepare_workspace,
+    skill_digest,
+    write_session_file,
+)
 
-SPEC = BenchmarkSpec("t/T-v0", "t", "T", "Win.", "Points.", "Soon.", Discrete(2), Discrete(2), 5, 0.0)
-TERMS = TaskTerms(Budget(2, 4, None, "allow_early", "all"), 8, "score", Limits(1, 6, 2**30, 2**16, 2**26, 6, 20), (), 5)
+SPEC = BenchmarkSpec(
+    "t/T-v0", "t", "T", "Win.", "Points.", "Soon.", Discrete(2), Discrete(2), 5, 0.0
+)
+TERMS = TaskTerms(
+    Budget(2, 4, None, "allow_early", "all"),
+    8,
+    "score",
+    Limits(1, 6, 2**30, 2**16, 2**26, 6, 20),
+    (),
+    5,
+)
 
 
 @pytest.fixture
@@ -72,15 +86,22 @@ def test_everything_an_agent_needs_is_there(tmp_path: Path, initial: Path, skill
     assert "`skills/tuning`" in made.task.read_text()
 
 
-def test_the_program_is_writable_and_the_rest_read_only(tmp_path: Path, initial: Path, skill: Path) -> None:
+def test_the_program_is_writable_and_the_rest_read_only(
+    tmp_path: Path, initial: Path, skill: Path
+) -> None:
     made = prepare(tmp_path, initial, skills=[skill])
     assert (mode(made.program / "policy.py"), mode(made.program / "lib")) == (0o644, 0o755)
     assert mode(made.task) == 0o444
-    assert (mode(made.root / "skills/tuning/SKILL.md"), mode(made.root / "skills/tuning/more")) == (0o444, 0o555)
+    assert (mode(made.root / "skills/tuning/SKILL.md"), mode(made.root / "skills/tuning/more")) == (
+        0o444,
+        0o555,
+    )
     assert mode(made.root / "skills/tuning") == 0o555
 
 
-def test_a_resumed_run_keeps_what_the_agent_made(tmp_path: Path, initial: Path, skill: Path) -> None:
+def test_a_resumed_run_keeps_what_the_agent_made(
+    tmp_path: Path, initial: Path, skill: Path
+) -> None:
     made = prepare(tmp_path, initial, skills=[skill], socket=Path("/old"))
     (made.program / "policy.py").write_text("better")
     (made.program / "lib" / "part.py").unlink()
@@ -93,7 +114,9 @@ def test_a_resumed_run_keeps_what_the_agent_made(tmp_path: Path, initial: Path, 
     assert json.loads((made.root / ".evopolicy/session.json").read_text())["socket"] == "/new"
 
 
-def test_a_run_whose_agent_emptied_its_program_is_not_given_it_back(tmp_path: Path, initial: Path) -> None:
+def test_a_run_whose_agent_emptied_its_program_is_not_given_it_back(
+    tmp_path: Path, initial: Path
+) -> None:
     made = prepare(tmp_path, initial)
     (made.program / "policy.py").unlink()
     prepare(tmp_path, initial)
@@ -131,7 +154,9 @@ def test_a_host_killed_while_it_copied_leaves_no_half_a_program(
 def test_a_skill_has_the_digest_of_its_content(tmp_path: Path, initial: Path, skill: Path) -> None:
     first = prepare(tmp_path, initial, skills=[skill]).skills
     assert (
-        first == {"tuning": skill_digest(skill)} == {"tuning": skill_digest(tmp_path / "run/workspace/skills/tuning")}
+        first
+        == {"tuning": skill_digest(skill)}
+        == {"tuning": skill_digest(tmp_path / "run/workspace/skills/tuning")}
     )
     (skill / "more" / "table.csv").rename(skill / "table.csv")
     assert skill_digest(skill) != first["tuning"]

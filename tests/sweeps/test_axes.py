@@ -9,7 +9,11 @@ Composed = tuple[list[str], dict[str, Any]]
 
 
 def cell(
-    *overrides: str, agent: str = "command", label: str = "", benchmark: str = "cartpole", env_id: str = ""
+    *overrides: str,
+    agent: str = "command",
+    label: str = "",
+    benchmark: str = "cartpole",
+    env_id: str = "",
 ) -> Composed:
     return list(overrides), {
         "agent": {"name": agent, "label": label},
@@ -42,7 +46,8 @@ def test_a_model_swept_under_one_label_tells_entries_apart() -> None:
 
 def test_a_label_that_differs_already_is_not_repeated_as_an_axis() -> None:
     found = axes(
-        cell("agent.label=one", "agent.model=a", label="one"), cell("agent.label=two", "agent.model=b", label="two")
+        cell("agent.label=one", "agent.model=a", label="one"),
+        cell("agent.label=two", "agent.model=b", label="two"),
     )
     assert found == [{}, {}]
 
@@ -59,8 +64,22 @@ def test_another_environment_id_is_another_benchmark_but_another_parameter_is_an
 
 def test_settings_that_change_no_result_are_no_axes() -> None:
     found = axes(
-        cell("output=a", "tracking=off", "launcher.cells=1", "execution.workers=1", "sweep=a", "+hydra.x=1"),
-        cell("output=b", "tracking=sqlite", "launcher.cells=2", "execution.workers=2", "sweep=b", "+hydra.x=2"),
+        cell(
+            "output=a",
+            "tracking=off",
+            "launcher.cells=1",
+            "execution.workers=1",
+            "sweep=a",
+            "+hydra.x=1",
+        ),
+        cell(
+            "output=b",
+            "tracking=sqlite",
+            "launcher.cells=2",
+            "execution.workers=2",
+            "sweep=b",
+            "+hydra.x=2",
+        ),
     )
     assert found == [{}, {}]
 

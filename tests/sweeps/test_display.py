@@ -23,7 +23,10 @@ def live(phase: str = "session", entry: str = "cma_es") -> Live:
 
 
 def board(*statuses: str, entry: str = "cma_es") -> Board:
-    cells = [CellState(entry, "cartpole", seed, Path(f"run{seed}"), status) for seed, status in enumerate(statuses)]
+    cells = [
+        CellState(entry, "cartpole", seed, Path(f"run{seed}"), status)
+        for seed, status in enumerate(statuses)
+    ]
     for cell in cells:
         if cell.status == "running":
             cell.live = live(entry=entry)
@@ -40,19 +43,30 @@ def shown(what: Board, width: int = 140) -> str:
 
 def test_the_table_shows_phase_episodes_submissions_and_best_score_of_running_cells() -> None:
     text = shown(board("running", "pending"))
-    for part in ("cma_es on cartpole, seed 0", "session", "3/8", "41.5", "sweep night", "1 running", "1 waiting"):
+    for part in (
+        "cma_es on cartpole, seed 0",
+        "session",
+        "3/8",
+        "41.5",
+        "sweep night",
+        "1 running",
+        "1 waiting",
+    ):
         assert part in text
     assert "seed 1" not in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_what_tells_rows_apart_is_whole_on_a_narrow_terminal(width: int) -> None:
-    """It was 'cma... / on / pen... / seed / 4' at 80 columns, and nothing at all beside a failed cell."""
+    """It was 'cma... / on / pen... / seed / 4' at 80 columns, and nothing at all beside a failed
+    cell."""
     entry = "claude_code feedback=full"
     text = shown(board("running", "failed", "finished", entry=entry), width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
-    names = "".join(line[1:].partition("│")[0].strip() + " " for line in lines if line.startswith("│"))
+    names = "".join(
+        line[1:].partition("│")[0].strip() + " " for line in lines if line.startswith("│")
+    )
     for seed in range(3):
         assert f"{entry} on cartpole, seed {seed}" in names
     assert "failed: the reason" in text
@@ -60,9 +74,13 @@ def test_what_tells_rows_apart_is_whole_on_a_narrow_terminal(width: int) -> None
 
 def test_what_holds_a_run_up_is_shown_while_it_lasts(capsys: pytest.CaptureFixture[str]) -> None:
     what = board("running")
-    what.cells[0].waiting = Waiting(f"its provider does not answer (429){HOSTILE}", time.time() - 200)
+    what.cells[0].waiting = Waiting(
+        f"its provider does not answer (429){HOSTILE}", time.time() - 200
+    )
     text = shown(what, 100)
-    assert "seed 0: its provider does not answer (429)" in text and "for 3m" in " ".join(text.split())
+    assert "seed 0: its provider does not answer (429)" in text and "for 3m" in " ".join(
+        text.split()
+    )
     assert "\x1b[2J" not in text
     with display.show(what) as lines:
         for _ in range(3):
@@ -84,7 +102,9 @@ def test_text_of_an_agent_is_shown_as_it_is_and_moves_nothing() -> None:
     assert "[red]x[/red]" in text
 
 
-def test_plain_lines_come_once_for_each_phase_and_each_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_come_once_for_each_phase_and_each_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     what = board("running", "pending", entry=HOSTILE)
     with display.show(what) as lines:
         for _ in range(5):
@@ -105,7 +125,9 @@ def test_plain_lines_come_once_for_each_phase_and_each_end(capsys: pytest.Captur
     assert "\x1b" not in out
 
 
-def test_why_a_single_run_failed_is_left_to_the_end_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_a_single_run_failed_is_left_to_the_end_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     what = board("failed")
     what.name, what.cells[0].error = "", "the reason"
     with display.show(what) as lines:
@@ -114,7 +136,9 @@ def test_why_a_single_run_failed_is_left_to_the_end_of_its_command(capsys: pytes
     assert "FAILED" in out and "the reason" not in out
 
 
-def test_plain_lines_of_a_large_sweep_are_one_for_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_of_a_large_sweep_are_one_for_a_cell(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     what = board(*["running"] * 100)
     with display.show(what) as lines:
         lines.update()
@@ -126,8 +150,12 @@ def test_plain_lines_of_a_large_sweep_are_one_for_a_cell(capsys: pytest.CaptureF
 
 def test_the_summary_line_counts_and_guesses_only_from_cells_that_ended() -> None:
     what = board("finished", "reused", "failed", "running", "pending")
-    assert summary_line(what).startswith("3 of 5 cells done, 1 reused, 1 failed, 1 running, 1 waiting")
+    assert summary_line(what).startswith(
+        "3 of 5 cells done, 1 reused, 1 failed, 1 running, 1 waiting"
+    )
     assert "to go" not in summary_line(what)
-    for cell, (started, ended) in zip(what.cells, ((0.0, 10.0), (None, None), (0.0, 30.0)), strict=False):
+    for cell, (started, ended) in zip(
+        what.cells, ((0.0, 10.0), (None, None), (0.0, 30.0)), strict=False
+    ):
         cell.started, cell.ended = started, ended
     assert what.seconds_left == pytest.approx(40.0, abs=1.0)

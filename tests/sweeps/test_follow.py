@@ -36,14 +36,19 @@ def finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracker: Tracker, ur
     monkeypatch.setattr(follow, "Child", tracker)
     monkeypatch.setattr(follow, "kill_tree", lambda _: None)
     tracking = {"uri": uri, "experiment": "evopolicy", "artifacts": "standard"}
-    return Follower(tmp_path, tracking, tmp_path / "tracker.log", run=str(tmp_path / "run")).finish(60.0)
+    return Follower(tmp_path, tracking, tmp_path / "tracker.log", run=str(tmp_path / "run")).finish(
+        60.0
+    )
 
 
 def test_a_wait_for_the_tracking_database_says_what_is_finished_and_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert finish(tmp_path, monkeypatch, Tracker(None, 0)) == ""
-    assert capsys.readouterr().out.strip() == f"Finishing the tracking database, {tmp_path / 'mlflow.db'} ..."
+    assert (
+        capsys.readouterr().out.strip()
+        == f"Finishing the tracking database, {tmp_path / 'mlflow.db'} ..."
+    )
     finish(tmp_path, monkeypatch, Tracker(None, 0), "https://me:secret@store.example/x")
     said = capsys.readouterr().out
     assert "store.example" in said and "secret" not in said
@@ -60,4 +65,6 @@ def test_a_tracker_that_does_not_catch_up_is_named_with_the_command_that_logs_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = finish(tmp_path, monkeypatch, Tracker(None, None))
-    assert "did not catch up in time" in said and f"evopolicy track source={tmp_path / 'run'}" in said
+    assert (
+        "did not catch up in time" in said and f"evopolicy track source={tmp_path / 'run'}" in said
+    )

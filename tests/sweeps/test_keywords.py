@@ -26,7 +26,12 @@ def by_command(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Command, str]]:
 CASES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (
         ["agent=random,baseline", "benchmark=cartpole", "protocol=smoke", "seed=0,1"],
-        {"agent": ["random", "baseline"], "benchmark": "cartpole", "protocol": "smoke", "seed": range(2)},
+        {
+            "agent": ["random", "baseline"],
+            "benchmark": "cartpole",
+            "protocol": "smoke",
+            "seed": range(2),
+        },
         {},
     ),
     (
@@ -45,7 +50,14 @@ CASES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     (
-        ["suite=classic", "agent=random", "protocol=smoke", "sweep=night", "launcher.cells=1", "tracking=off"],
+        [
+            "suite=classic",
+            "agent=random",
+            "protocol=smoke",
+            "sweep=night",
+            "launcher.cells=1",
+            "tracking=off",
+        ],
         {"agent": "random", "protocol": "smoke", "tracking": "off"},
         {"name": "night", "launcher": {"cells": 1}, "suite": "classic"},
     ),
@@ -66,7 +78,9 @@ def test_the_same_words_make_the_same_cells_keys_entries_and_name(
     ((expected, name),) = by_command
     planned, named = plan_keywords(settings, **{"name": None, "launcher": {}, **whole})
     assert named == name
-    assert [(c.plan, c.config, c.title) for c in planned.cells] == [(c.plan, c.config, c.title) for c in expected.cells]
+    assert [(c.plan, c.config, c.title) for c in planned.cells] == [
+        (c.plan, c.config, c.title) for c in expected.cells
+    ]
     assert (planned.output, planned.suite) == (expected.output, expected.suite)
     assert planned.options.launcher == expected.options.launcher
     told = [{word for word in cell.overrides if word != "dry_run=True"} for cell in expected.cells]
@@ -78,11 +92,16 @@ def test_the_same_words_make_the_same_cells_keys_entries_and_name(
     [
         ({"seed": []}, "seed: the list is empty"),
         ({"seed": [0, 0]}, r"cells 1 \(.*seed=0\) and 2 \(.*seed=0\) are the same Run"),
-        ({"agent": ["random", "randmo"]}, r"cell 2 \(.*agent=randmo.*\): agent: 'randmo' is unknown. Did you mean"),
+        (
+            {"agent": ["random", "randmo"]},
+            r"cell 2 \(.*agent=randmo.*\): agent: 'randmo' is unknown. Did you mean",
+        ),
         ({"suite": "clasic"}, "suite: 'clasic' is unknown. Did you mean 'classic'"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_starts(settings: dict[str, Any], sentence: str) -> None:
+def test_what_cannot_run_is_refused_before_anything_starts(
+    settings: dict[str, Any], sentence: str
+) -> None:
     asked = {"agent": "random", "benchmark": "cartpole", "protocol": "smoke", **settings}
     suite = asked.pop("suite", None)
     with pytest.raises(ConfigError, match=sentence):
@@ -97,16 +116,31 @@ def test_benchmarks_or_a_suite_are_needed_and_not_both() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_from_python_is_gone_on_with_by_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_from_python_is_gone_on_with_by_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two cells run once, whoever asks for them again."""
     monkeypatch.chdir(tmp_path)
-    asked: dict[str, Any] = {"benchmark": "cartpole", "protocol": "smoke", "tracking": "off", "name": "night"}
+    asked: dict[str, Any] = {
+        "benchmark": "cartpole",
+        "protocol": "smoke",
+        "tracking": "off",
+        "name": "night",
+    }
     first = evopolicy.sweep(["random", "baseline"], **asked)
     assert [cell.status for cell in first.cells] == ["finished", "finished"]
-    assert [run.record.entry for run in first.runs] == ["random", "baseline"] and all(run.valid for run in first.runs)
+    assert [run.record.entry for run in first.runs] == ["random", "baseline"] and all(
+        run.valid for run in first.runs
+    )
     journals = [(run.folder / "journal.jsonl").read_bytes() for run in first.runs]
 
-    words = ["agent=random,baseline", "benchmark=cartpole", "protocol=smoke", "tracking=off", "sweep=night"]
+    words = [
+        "agent=random,baseline",
+        "benchmark=cartpole",
+        "protocol=smoke",
+        "tracking=off",
+        "sweep=night",
+    ]
     assert main(["-m", *words]) == 0
     by_command = read_sweep(first.folder)
     assert [(c.status, c.run, c.result_key) for c in by_command.cells] == [

@@ -21,8 +21,18 @@ def test_progress_is_written_with_the_cells_names_and_removed_at_the_end(tmp_pat
     live.on_progress(AT)
     found = read_live(tmp_path)
     assert found is not None
-    assert (found.phase, found.episodes_done, found.episodes_total, found.best_score) == ("session", 3, 64, -12.5)
-    assert (found.entry, found.benchmark, found.seed, found.pid) == ("cma_es", "cartpole", 4, os.getpid())
+    assert (found.phase, found.episodes_done, found.episodes_total, found.best_score) == (
+        "session",
+        3,
+        64,
+        -12.5,
+    )
+    assert (found.entry, found.benchmark, found.seed, found.pid) == (
+        "cma_es",
+        "cartpole",
+        4,
+        os.getpid(),
+    )
     live.remove()
     assert read_live(tmp_path) is None
     live.remove()
@@ -31,7 +41,9 @@ def test_progress_is_written_with_the_cells_names_and_removed_at_the_end(tmp_pat
 def test_many_reports_in_a_moment_are_one_write_but_a_new_phase_is_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evopolicy.sweeps.live._SECONDS", 3600.0)  # a moment, however slow the machine is
+    monkeypatch.setattr(
+        "evopolicy.sweeps.live._SECONDS", 3600.0
+    )  # a moment, however slow the machine is
     live = LiveFile(tmp_path, "cma_es", "cartpole", 0, 64)
     for done in range(1_000):
         live.on_progress(replace(AT, episodes_done=done, episodes_total=1_000))
@@ -41,7 +53,9 @@ def test_many_reports_in_a_moment_are_one_write_but_a_new_phase_is_written_at_on
     assert found is not None and found.phase == "validation"
 
 
-def test_the_session_counts_units_of_the_whole_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_counts_units_of_the_whole_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("evopolicy.sweeps.live._SECONDS", 0.0)
     live = LiveFile(tmp_path, "cma_es", "cartpole", 0, 64)
 

@@ -1,4 +1,5 @@
-"""A command's cells before the first one starts: what is shared among them, and what counts as finished."""
+"""A command's cells before the first one starts: what is shared among them, and what counts as
+finished."""
 
 from __future__ import annotations
 
@@ -22,12 +23,19 @@ def planned(output: Path, *agents: Any) -> Command:
         agent = agents[int(words[0].partition("=")[2])]
         config = load_config("smoke", agent=agent, benchmark="cartpole", output=str(output))
         launcher = {"cells": None, "retries": 1, "tracker_seconds": 1.0}
-        return {**msgspec.to_builtins(config), "sweep": None, "dry_run": False, "launcher": launcher}
+        return {
+            **msgspec.to_builtins(config),
+            "sweep": None,
+            "dry_run": False,
+            "launcher": launcher,
+        }
 
     return plan_command([[f"agent={n}"] for n in range(len(agents))], compose, lambda _: None)
 
 
-def test_the_agents_of_a_sweep_meet_the_same_episodes_where_one_of_them_has_a_provider(tmp_path: Path) -> None:
+def test_the_agents_of_a_sweep_meet_the_same_episodes_where_one_of_them_has_a_provider(
+    tmp_path: Path,
+) -> None:
     offline = planned(tmp_path, "baseline", "random")
     assert {cell.config.secret.generated for cell in offline.cells} == {False}
     assert not (tmp_path / POOL_SECRET).exists()
@@ -63,8 +71,15 @@ def test_a_run_that_does_not_count_is_told_before_it_is_made_and_paid_for_again(
     records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, record = records.write_run(tmp_path, valid=False), records.a_record()
-    plan: Any = SimpleNamespace(folder=folder, result_key=record.result_key, entry="e", benchmark="cartpole", seed=0)
+    plan: Any = SimpleNamespace(
+        folder=folder, result_key=record.result_key, entry="e", benchmark="cartpole", seed=0
+    )
     config: Any = None
-    say_again([PlannedCell((), config, plan, finished=False), PlannedCell((), config, plan, finished=True)])
+    say_again(
+        [
+            PlannedCell((), config, plan, finished=False),
+            PlannedCell((), config, plan, finished=True),
+        ]
+    )
     (line,) = capsys.readouterr().err.splitlines()
     assert "is run again, its Run is kept in invalid/ (" in line

@@ -37,11 +37,18 @@ def test_a_run_of_a_lower_isolation_is_reused_with_a_word_that_names_both(
         assert f"To run it at '{now}', move {folder} away, or choose output=FOLDER" in line
 
 
-def test_of_a_sweep_they_are_told_together(records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_sweep_they_are_told_together(
+    records: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cells: Any = [
-        SimpleNamespace(finished=finished, plan=SimpleNamespace(folder=folder, isolation="landlock"))
+        SimpleNamespace(
+            finished=finished, plan=SimpleNamespace(folder=folder, isolation="landlock")
+        )
         for finished, folder in [
-            *((True, records.write_run(tmp_path, records.a_record(seed=n, isolation="none"))) for n in range(2)),
+            *(
+                (True, records.write_run(tmp_path, records.a_record(seed=n, isolation="none")))
+                for n in range(2)
+            ),
             (False, tmp_path / "new"),
         ]
     ]
@@ -53,4 +60,7 @@ def test_of_a_sweep_they_are_told_together(records: Any, tmp_path: Path, capsys:
     command: Any = SimpleNamespace(cells=cells[:2])
     print_plan(command, "night")
     assert capsys.readouterr().out.splitlines()[-1] == line, "and before anything is run"
-    assert line.startswith("2 reused Runs ran at isolation 'none'") and str(cells[1].plan.folder) in line
+    assert (
+        line.startswith("2 reused Runs ran at isolation 'none'")
+        and str(cells[1].plan.folder) in line
+    )

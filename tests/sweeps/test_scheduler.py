@@ -1,4 +1,5 @@
-"""Cells as processes: shared cores, failures that stay their own, nothing left behind. Stub cells, real processes."""
+"""Cells as processes: shared cores, failures that stay their own, nothing left behind. Stub cells,
+real processes."""
 
 import json
 import os
@@ -61,7 +62,9 @@ STUB = textwrap.dedent(
 )
 
 
-def sweep(folder: Path, *stubs: str, cells: int = 2, cores: int = 4, retries: int = 1) -> tuple[Board, Scheduler]:
+def sweep(
+    folder: Path, *stubs: str, cells: int = 2, cores: int = 4, retries: int = 1
+) -> tuple[Board, Scheduler]:
     script = folder / "stub.py"
     script.write_text(STUB)
     states, tasks = [], []
@@ -69,12 +72,21 @@ def sweep(folder: Path, *stubs: str, cells: int = 2, cores: int = 4, retries: in
         states.append(CellState(f"agent{number}", "cartpole", 0, folder / f"run{number}"))
         config = {"stub": stub, "execution": {"workers": None}}
         job = Job(
-            config, str(folder / f"run{number}"), f"agent{number}", "cartpole", 0, None, str(folder / f"{number}.o")
+            config,
+            str(folder / f"run{number}"),
+            f"agent{number}",
+            "cartpole",
+            0,
+            None,
+            str(folder / f"{number}.o"),
         )
         tasks.append(Task(job, folder / f"{number}.json", folder / f"{number}.log"))
     board = Board(states)
     return board, Scheduler(
-        board, tasks, Shares(cells, cores, retries), command=lambda job: [sys.executable, str(script), str(job)]
+        board,
+        tasks,
+        Shares(cells, cores, retries),
+        command=lambda job: [sys.executable, str(script), str(job)],
     )
 
 
@@ -90,7 +102,8 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None
 
 
 def test_a_cell_another_command_works_on_is_looked_at_once_more_at_the_end(tmp_path: Path) -> None:
-    """Two sweeps that share a cell: it failed in one of them, though the other finished it meanwhile."""
+    """Two sweeps that share a cell: it failed in one of them, though the other finished it
+    meanwhile."""
     board, scheduler = sweep(tmp_path, "fine", "fine", "fine", cells=1)
     others = [Ownership(cell.folder) for cell in board.cells[:2]]
 
@@ -137,7 +150,9 @@ def test_a_cell_that_ends_without_a_word_fails_with_its_exit_code(tmp_path: Path
     assert "exit code 3" in board.cells[0].error
 
 
-def test_a_daemon_a_cell_leaves_behind_is_ended_with_it_and_with_its_children(tmp_path: Path) -> None:
+def test_a_daemon_a_cell_leaves_behind_is_ended_with_it_and_with_its_children(
+    tmp_path: Path,
+) -> None:
     before = set(descendants(os.getpid()))
     _, scheduler = sweep(tmp_path, "leaves a daemon")
     scheduler.run()
@@ -174,9 +189,14 @@ def test_an_interrupt_ends_everything_and_what_ran_is_pending_again(
 
 def test_cells_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
     """The real `end_with_parent`, in a process whose parent dies of SIGKILL."""
-    cell = "from evopolicy.sweeps.processes import end_with_parent; import os, subprocess, sys, time\n"
+    cell = (
+        "from evopolicy.sweeps.processes import end_with_parent; import os, subprocess, sys, time\n"
+    )
     cell += "end_with_parent(0.2)\n"
-    cell += "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+    cell += (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], "
+        "start_new_session=True)\n"
+    )
     cell += "print(os.getpid(), flush=True)\n"
     cell += "try:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    time.sleep(600)"
     parent = textwrap.dedent(
@@ -200,10 +220,16 @@ def test_cells_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
     assert set(descendants(os.getpid())) <= before
 
 
-def test_the_job_tells_the_cell_its_share_and_keeps_workers_the_config_names(tmp_path: Path) -> None:
+def test_the_job_tells_the_cell_its_share_and_keeps_workers_the_config_names(
+    tmp_path: Path,
+) -> None:
     board, scheduler = sweep(tmp_path, "fine")
     task = scheduler._tasks[0]
-    named = Job({**task.job.config, "execution": {"workers": 3}}, *list(vars(task.job).values())[1:])
-    scheduler = Scheduler(board, [Task(named, task.file, task.log)], Shares(1, 4, 0), command=scheduler._command)
+    named = Job(
+        {**task.job.config, "execution": {"workers": 3}}, *list(vars(task.job).values())[1:]
+    )
+    scheduler = Scheduler(
+        board, [Task(named, task.file, task.log)], Shares(1, 4, 0), command=scheduler._command
+    )
     scheduler.run()
     assert json.loads(task.file.read_text())["workers"] is None

@@ -6,7 +6,13 @@ from evopolicy.sweeps.text import are, duration, number
 
 def test_numbers_are_short_and_absence_is_a_dash() -> None:
     assert (number(None), number(-1203.456), number(0.123456)) == ("-", "-1203", "0.1235")
-    assert [duration(s) for s in (None, 0.2, 59, 200, 7_500)] == ["-", "0s", "59s", "3m20s", "2h05m"]
+    assert [duration(s) for s in (None, 0.2, 59, 200, 7_500)] == [
+        "-",
+        "0s",
+        "59s",
+        "3m20s",
+        "2h05m",
+    ]
     assert [duration(s) for s in (172_799, 172_800, 540_000, 400 * 86_400)] == [
         "47h59m",
         "2 days",

@@ -1,4 +1,5 @@
-"""Output folders with a migrated database in them: migrating one takes seconds, so it is done once and copied."""
+"""Output folders with a migrated database in them: migrating one takes seconds, so it is done once
+and copied."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class FakeRank:
 
 
 def fake_ranks(runs: Sequence[Run], cells: Sequence[Cell]) -> dict[str, FakeRank]:
-    """Entries by name; each has the mean of its valid held-out scores, and the last name the best rank."""
+    """Entries by name; each has the mean of its valid held-out scores, and the last name the best
+    rank."""
     ranks = {}
     entries = sorted({cell.entry for cell in cells}, reverse=True)
     for place, entry in enumerate(entries):
@@ -146,7 +148,12 @@ def dump(store: Store) -> dict[str, Logged]:
             keep,
             dict(run.data.params),
             {
-                key: tuple(sorted((m.step, m.timestamp, m.value) for m in client.get_metric_history(run_id, key)))
+                key: tuple(
+                    sorted(
+                        (m.step, m.timestamp, m.value)
+                        for m in client.get_metric_history(run_id, key)
+                    )
+                )
                 for key in sorted(run.data.metrics)
             },
             _files(client, run),
@@ -156,7 +163,13 @@ def dump(store: Store) -> dict[str, Logged]:
                 if m.source_run_id == run_id
             },
             identities.get(run.data.tags.get("mlflow.parentRunId", ""), ""),
-            tuple(sorted(t.info.trace_id for t in traces if t.info.trace_metadata["mlflow.sourceRun"] == run_id)),
+            tuple(
+                sorted(
+                    t.info.trace_id
+                    for t in traces
+                    if t.info.trace_metadata["mlflow.sourceRun"] == run_id
+                )
+            ),
         )
     return found
 
@@ -170,7 +183,11 @@ def _files(client: Any, run: Any) -> dict[str, bytes]:
 
 
 def _below(root: Path) -> dict[str, bytes]:
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.fixture(name="dump")
@@ -179,8 +196,11 @@ def dump_fixture() -> Callable[[Store], dict[str, Logged]]:
 
 
 @pytest.fixture
-def tracking_server(tmp_path: Path, migrated: Path, free_port: Callable[[], int]) -> Callable[..., Any]:
-    """`with tracking_server() as uri`: a real MLflow server on loopback with a database of its own."""
+def tracking_server(
+    tmp_path: Path, migrated: Path, free_port: Callable[[], int]
+) -> Callable[..., Any]:
+    """`with tracking_server() as uri`: a real MLflow server on loopback with a database of its
+    own."""
 
     @contextmanager
     def run(port: int = 0) -> Iterator[str]:
@@ -190,7 +210,12 @@ def tracking_server(tmp_path: Path, migrated: Path, free_port: Callable[[], int]
             shutil.copyfile(migrated, folder / "m.db")
         port = port or free_port()
         command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-        command += ["--backend-store-uri", f"sqlite:///{folder / 'm.db'}", "--artifacts-destination", str(folder / "a")]
+        command += [
+            "--backend-store-uri",
+            f"sqlite:///{folder / 'm.db'}",
+            "--artifacts-destination",
+            str(folder / "a"),
+        ]
         environment = {**os.environ, **QUIET, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         process = subprocess.Popen(
             command,
@@ -219,11 +244,12 @@ def tracking_server(tmp_path: Path, migrated: Path, free_port: Callable[[], int]
 
 @pytest.fixture
 def free_port() -> Iterator[Callable[[], int]]:
-    """Ports on loopback where nobody listens, and that nobody else is given until the test has ended.
+    """Ports on loopback where nobody listens, and that nobody else is given until the test has
+    ended.
 
-    Each is held by a socket that is bound and never listens: the kernel hands it to no other, who connects is refused,
-    and a server that allows the address to be used again, as all do, may still listen there.
-    """
+    Each is held by a socket that is bound and never listens: the kernel hands it to no other, who
+    connects is refused, and a server that allows the address to be used again, as all do, may still
+    listen there."""
     with contextlib.ExitStack() as held:
 
         def port() -> int:
@@ -265,11 +291,15 @@ A_TRANSCRIPT = Transcript(
     session_id="sess-1",
     seconds=4.5,
 )  # fmt: skip
-"""Of the Run that `write_run` makes: its attempt begins at second 1, its Submissions are from 2 to 3 and 4 to 5."""
+"""Of the Run that `write_run` makes: its attempt begins at second 1, its Submissions are from 2 to
+3 and 4 to 5."""
 
 
-def lay_attempt(folder: Path, transcript: Transcript = A_TRANSCRIPT, number: int = 1, **streams: str) -> Path:
-    """What an attempt leaves in the Run's folder: its transcript and its streams, by their names without suffix."""
+def lay_attempt(
+    folder: Path, transcript: Transcript = A_TRANSCRIPT, number: int = 1, **streams: str
+) -> Path:
+    """What an attempt leaves in the Run's folder: its transcript and its streams, by their names
+    without suffix."""
     logs = folder / "agent" / f"attempt-{number}"
     logs.mkdir(parents=True, exist_ok=True)
     write_transcript(logs, transcript)

@@ -1,4 +1,5 @@
-"""An MLflow experiment brought back as folders of Runs: what is read from them is what the records say."""
+"""An MLflow experiment brought back as folders of Runs: what is read from them is what the records
+say."""
 
 from __future__ import annotations
 
@@ -38,7 +39,14 @@ def graded(indices: range, score: float, failed: int = 0) -> list[Graded]:
     found = []
     for place, index in enumerate(indices):
         failure = PolicyFailure("exception", "it broke", step=3) if place < failed else None
-        outcome = Outcome(index, score, 10 + place, "failed" if failure else "truncated", failure, {"angle": place / 2})
+        outcome = Outcome(
+            index,
+            score,
+            10 + place,
+            "failed" if failure else "truncated",
+            failure,
+            {"angle": place / 2},
+        )
         found.append(Graded(score + place, outcome))
     return found
 
@@ -54,7 +62,8 @@ def heldout(told: Measurement | None) -> list[Graded]:
 
 @pytest.fixture
 def lay(records: Any, output: Path, lay_attempt: Callable[..., Path]) -> Lay:
-    """`lay(agent, seed, **options)`: a Run with everything a Host leaves: Episodes, its first Program, a transcript."""
+    """`lay(agent, seed, **options)`: a Run with everything a Host leaves: Episodes, its first
+    Program, a transcript."""
 
     def make(agent: str = "cma_es", seed: int = 0, **options: Any) -> Path:
         source = output / "initial"
@@ -63,7 +72,9 @@ def lay(records: Any, output: Path, lay_attempt: Callable[..., Path]) -> Lay:
         (source / "page.html.txt").write_text("its own name")
         programs = ProgramStore(output / "programs")
         initial = programs.put(capture(source)).name
-        record = records.a_record(agent, "cartpole", seed, initial_program=initial, axes={"selection": "a"})
+        record = records.a_record(
+            agent, "cartpole", seed, initial_program=initial, axes={"selection": "a"}
+        )
         folder: Path = records.write_run(output, record, **options)
         link_program(folder, programs, initial)
         run = load_run(folder)
@@ -73,8 +84,16 @@ def lay(records: Any, output: Path, lay_attempt: Callable[..., Path]) -> Lay:
         for program in run.result.validation:
             write_graded(graded_path(folder, "validation", program), graded(range(4), 50.0))
         if run.result.selected:
-            write_graded(graded_path(folder, "assessment", run.result.selected), heldout(run.result.assessment))
-        asked = {"time": run.state.submissions[0].time, "model": "m-1", "input_tokens": 30, "output_tokens": 12}
+            write_graded(
+                graded_path(folder, "assessment", run.result.selected),
+                heldout(run.result.assessment),
+            )
+        asked = {
+            "time": run.state.submissions[0].time,
+            "model": "m-1",
+            "input_tokens": 30,
+            "output_tokens": 12,
+        }
         lay_attempt(folder, proxy=json.dumps(asked) + "\n")
         return folder
 
@@ -86,7 +105,9 @@ def plan(records: Any, output: Path) -> Callable[..., Path]:
     """`plan(name, *folders)`: a sweep of these Runs; its folder."""
 
     def make(name: str, *folders: Path, more: tuple[Any, ...] = ()) -> Path:
-        records.write_cells(output, name, [*(records.cell_of(output, folder) for folder in folders), *more])
+        records.write_cells(
+            output, name, [*(records.cell_of(output, folder) for folder in folders), *more]
+        )
         return sweep_folder(output, name)
 
     return make
@@ -123,7 +144,9 @@ def test_frames_of_a_downloaded_sweep_are_those_of_its_records(
     folders = [lay("baseline"), lay("cma_es", heldout=(300.0, 310.0))]
     absent = records.cell_of(output, folders[1])
     pending = replace(absent, run="runs/cartpole/cma_es/s7", seed=7, status="pending")
-    failed = replace(absent, run="runs/cartpole/cma_es/s8", seed=8, status="failed", error="no such model")
+    failed = replace(
+        absent, run="runs/cartpole/cma_es/s8", seed=8, status="failed", error="no such model"
+    )
     sweep = plan("quick", *folders, more=(pending, failed))
     track(sweep, output, OWN, rank)
     shutil.copytree(output, moved := output.parent / f"{output.name}-moved", symlinks=True)
@@ -157,7 +180,8 @@ def test_only_what_changed_is_downloaded_again_and_each_sweep_keeps_the_result_o
     output: Path, lay: Lay, plan: Callable[..., Path], records: Any, rank: Any
 ) -> None:
     shared, other = lay("cma_es", heldout=(190.0, 210.0)), lay("baseline")
-    # One file cannot come to the results of two rules that differ, and these do without their Episodes' scores.
+    # One file cannot come to the results of two rules that differ, and these do without their
+    # Episodes' scores.
     shutil.rmtree(shared / "evaluations" / "assessment")
     before = plan("before", shared, other)
     track(before, output, OWN, rank)
@@ -176,10 +200,20 @@ def test_only_what_changed_is_downloaded_again_and_each_sweep_keeps_the_result_o
         assert_same(frames_of(*found.sources), frames_of(folder))
 
 
-def test_runs_that_have_not_ended_are_left_out_and_named(output: Path, lay: Lay, rank: Any, records: Any) -> None:
-    running, gone, done = lay("running", until="agent_ended"), lay("gone", until="agent_ended"), lay("done")
+def test_runs_that_have_not_ended_are_left_out_and_named(
+    output: Path, lay: Lay, rank: Any, records: Any
+) -> None:
+    running, gone, done = (
+        lay("running", until="agent_ended"),
+        lay("gone", until="agent_ended"),
+        lay("done"),
+    )
     failed = records.cell_of(output, gone, "failed", "it was killed")
-    cells = [replace(records.cell_of(output, running), status="running"), failed, records.cell_of(output, done)]
+    cells = [
+        replace(records.cell_of(output, running), status="running"),
+        failed,
+        records.cell_of(output, done),
+    ]
     records.write_cells(output, "quick", cells)
     track(sweep_folder(output, "quick"), output, OWN, rank)
     found = download(f"{EXPERIMENT}/quick", output, OWN)
@@ -229,7 +263,9 @@ def test_a_run_that_the_store_has_no_more_is_dropped(
     assert [run.record.agent.label for run in find_runs(*found.sources)] == ["baseline"]
 
 
-@pytest.mark.parametrize("place", ["record.json", "programs/0001/policy.py", "feedback", "evaluations/more"])
+@pytest.mark.parametrize(
+    "place", ["record.json", "programs/0001/policy.py", "feedback", "evaluations/more"]
+)
 def test_a_link_among_the_artifacts_is_never_followed(
     place: str, output: Path, store: Store, lay: Lay, rank: Any, tmp_path: Path
 ) -> None:
@@ -242,14 +278,23 @@ def test_a_link_among_the_artifacts_is_never_followed(
     planted.symlink_to(secret if "." not in planted.name else secret / "key")
     with pytest.raises(TrackingError, match="is a link or a special file"):
         download(EXPERIMENT, output, OWN)
-    assert not [path for path in (output / DOWNLOADS).rglob("*") if path.name == "key" or path.is_symlink()]
+    assert not [
+        path for path in (output / DOWNLOADS).rglob("*") if path.name == "key" or path.is_symlink()
+    ]
 
 
 def test_what_is_too_large_or_of_another_run_is_left_out(
-    output: Path, store: Store, lay: Lay, plan: Callable[..., Path], rank: Any, monkeypatch: pytest.MonkeyPatch
+    output: Path,
+    store: Store,
+    lay: Lay,
+    plan: Callable[..., Path],
+    rank: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     track(plan("quick", lay("cma_es"), lay("baseline"), lay("random")), output, OWN, rank)
-    shutil.copyfile(artifact_root(store, "baseline") / "record.json", artifact_root(store) / "record.json")
+    shutil.copyfile(
+        artifact_root(store, "baseline") / "record.json", artifact_root(store) / "record.json"
+    )
     os.truncate(artifact_root(store, "random") / "feedback" / "0001" / "feedback.json", 1 << 20)
     monkeypatch.setattr(reading, "FILE_BYTES", 1 << 19)
     found = download(EXPERIMENT, output, OWN)
@@ -284,7 +329,9 @@ def test_a_server_that_lists_hostile_paths_is_given_up() -> None:
         Artifacts("http://host", Client(), "r", None).files(["record.json"])
 
 
-def test_a_wrong_name_is_told_the_near_one_and_nothing_is_made(output: Path, lay: Lay, rank: Any) -> None:
+def test_a_wrong_name_is_told_the_near_one_and_nothing_is_made(
+    output: Path, lay: Lay, rank: Any
+) -> None:
     with pytest.raises(ConfigError, match="names no experiment"):
         download("/", output, OWN)
     with pytest.raises(TrackingError, match="there is no database"):
@@ -299,7 +346,11 @@ def test_a_wrong_name_is_told_the_near_one_and_nothing_is_made(output: Path, lay
 
 
 def test_a_sweep_comes_back_from_a_server_as_it_was(
-    output: Path, lay: Lay, plan: Callable[..., Path], rank: Any, tracking_server: Callable[..., Any]
+    output: Path,
+    lay: Lay,
+    plan: Callable[..., Path],
+    rank: Any,
+    tracking_server: Callable[..., Any],
 ) -> None:
     sweep = plan("quick", lay("cma_es"))
     with tracking_server() as uri:

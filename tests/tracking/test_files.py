@@ -21,7 +21,19 @@ ACTIVE = (
         "a.svg",
         "a.Svg",
     ),
-    *("a.svgz", "a.js", "a.mjs", "a.xml", "a.xsl", "a.xslt", "a.rdf", "a.atom", "a.rss", "a.mml", "a.mathml"),
+    *(
+        "a.svgz",
+        "a.js",
+        "a.mjs",
+        "a.xml",
+        "a.xsl",
+        "a.xslt",
+        "a.rdf",
+        "a.atom",
+        "a.rss",
+        "a.mml",
+        "a.mathml",
+    ),
     *("a.swf", "a.pdf", "a.PDF", "a.html.gz", "a.SVG.gz", "a.html.txt", "deep/in/a.html"),
 )
 QUIET = (

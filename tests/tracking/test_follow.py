@@ -60,7 +60,9 @@ def test_a_settled_sweep_is_logged_whole(
     report = follow_sweep(output, sweep.name, rank)
     assert (report.logged, report.missing, report.text()) == (8, (), "")
     found = dump(store)
-    assert sorted(logged.tags["kind"] for logged in found.values()) == ["agent"] * 2 + ["cell"] * 8 + ["sweep"]
+    assert sorted(logged.tags["kind"] for logged in found.values()) == ["agent"] * 2 + [
+        "cell"
+    ] * 8 + ["sweep"]
     assert all(logged.status == "FINISHED" for logged in found.values())
     assert all(logged.tags["sweep.quick"] == "true" for logged in found.values())
     agent = found[agent_identity("quick", "cma_es")]
@@ -78,7 +80,9 @@ def test_cells_and_agents_lie_under_the_sweep(
     runs = store.client.search_runs([store.experiment_id])
     top = [run for run in runs if run.data.tags["kind"] == "sweep"]
     assert len(top) == 1
-    parents = {run.data.tags.get("mlflow.parentRunId") for run in runs if run.data.tags["kind"] != "sweep"}
+    parents = {
+        run.data.tags.get("mlflow.parentRunId") for run in runs if run.data.tags["kind"] != "sweep"
+    }
     assert parents == {top[0].info.run_id}
 
 
@@ -88,12 +92,17 @@ def test_programs_are_ready_models_with_their_scores(
     follow_sweep(output, make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1).name, rank)
     (cell,) = cells(store, dump)
     assert {status for status, _ in cell.models.values()} == {"READY"}
-    assert cell.models["cma_es-cartpole-s0-0001"][1] == {"submission/score": 80.0, "validation/score": 70.0}
+    assert cell.models["cma_es-cartpole-s0-0001"][1] == {
+        "submission/score": 80.0,
+        "validation/score": 70.0,
+    }
     best = cell.models["cma_es-cartpole-s0-0002"][1]
     assert best["heldout/score"] == 100.0
     assert [value for _, _, value in cell.metrics["submission/score"]] == [80.0, 100.0]
     assert [value for _, _, value in cell.metrics["validation/score"]] == [70.0, 90.0]
-    (run,) = [r for r in store.client.search_runs([store.experiment_id]) if r.data.tags["kind"] == "cell"]
+    (run,) = [
+        r for r in store.client.search_runs([store.experiment_id]) if r.data.tags["kind"] == "cell"
+    ]
     assert len(run.outputs.model_outputs) == 2
 
 
@@ -137,7 +146,9 @@ def test_a_sweep_defined_anew_under_another_rule_leaves_the_former_result(
     assert kept.tags["result_key"] == "another"
 
 
-def test_it_follows_a_growing_run_to_its_end(output: Path, store: Store, records: Any, rank: Any, dump: Dump) -> None:
+def test_it_follows_a_growing_run_to_its_end(
+    output: Path, store: Store, records: Any, rank: Any, dump: Dump
+) -> None:
     folder = records.write_run(output, until="opened")
     records.write_cells(output, "grow", [records.cell_of(output, folder, "running")])
     seen: list[tuple[str, int]] = []
@@ -164,7 +175,8 @@ def test_it_follows_a_growing_run_to_its_end(output: Path, store: Store, records
 
 
 def comparable(found: Mapping[str, Any]) -> dict[str, Any]:
-    """For cells everything; for agents and the sweep the last values: how often they were updated differs."""
+    """For cells everything; for agents and the sweep the last values: how often they were updated
+    differs."""
     result = {}
     for identity, logged in found.items():
         if logged.tags["kind"] != "cell":
@@ -177,8 +189,13 @@ def comparable(found: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_rebuilt_store_equals_a_followed_one(
     output: Path, store: Store, migrated: Path, records: Any, rank: Any, dump: Dump
 ) -> None:
-    folders = [records.write_run(output, records.a_record(agent), until="opened") for agent in ("baseline", "cma_es")]
-    records.write_cells(output, "grow", [records.cell_of(output, folder, "running") for folder in folders])
+    folders = [
+        records.write_run(output, records.a_record(agent), until="opened")
+        for agent in ("baseline", "cma_es")
+    ]
+    records.write_cells(
+        output, "grow", [records.cell_of(output, folder, "running") for folder in folders]
+    )
 
     def goes_on(agent: str, until: str) -> Callable[[], object]:
         return lambda: records.write_run(output, records.a_record(agent), until=until)
@@ -219,7 +236,13 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("call", range(1, 16, 3))
 def test_killed_at_any_call_it_goes_on_without_doubling(
-    call: int, output: Path, store: Store, records: Any, rank: Any, dump: Dump, monkeypatch: pytest.MonkeyPatch
+    call: int,
+    output: Path,
+    store: Store,
+    records: Any,
+    rank: Any,
+    dump: Dump,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records.write_cells(output, "kill", [records.cell_of(output, records.write_run(output))])
     calls = 0
@@ -280,14 +303,23 @@ def test_a_tracker_killed_for_real_leaves_nothing_that_stops_the_next_one(
 
 
 def test_a_reused_cell_keeps_its_parent_and_gains_the_new_sweeps_tag(
-    output: Path, store: Store, make_sweep: Callable[..., Sweep], records: Any, rank: Any, dump: Dump
+    output: Path,
+    store: Store,
+    make_sweep: Callable[..., Sweep],
+    records: Any,
+    rank: Any,
+    dump: Dump,
 ) -> None:
     first = make_sweep("first", agents=["cma_es"], benchmarks=["cartpole"], seeds=1)
     follow_sweep(output, "first", rank)
     records.write_cells(output, "second", [replace(cell, status="reused") for cell in first.cells])
     follow_sweep(output, "second", rank)
     (cell,) = cells(store, dump)
-    assert (cell.tags["sweep.first"], cell.tags["sweep.second"], cell.tags["sweep"]) == ("true", "true", "first")
+    assert (cell.tags["sweep.first"], cell.tags["sweep.second"], cell.tags["sweep"]) == (
+        "true",
+        "true",
+        "first",
+    )
     runs = {run.info.run_id: run for run in store.client.search_runs([store.experiment_id])}
     (logged,) = [run for run in runs.values() if run.data.tags["kind"] == "cell"]
     assert runs[logged.data.tags["mlflow.parentRunId"]].data.tags["sweep"] == "first"
@@ -297,7 +329,14 @@ def test_a_cell_that_failed_is_failed_and_says_why(
     output: Path, store: Store, records: Any, rank: Any, dump: Dump
 ) -> None:
     folder = records.write_run(output, until="submission 1")
-    never = Cell("runs/cartpole/random/s0-none", "random", "cartpole", 0, status="failed", error="no such model")
+    never = Cell(
+        "runs/cartpole/random/s0-none",
+        "random",
+        "cartpole",
+        0,
+        status="failed",
+        error="no such model",
+    )
     cell = records.cell_of(output, folder, "failed", "the Host was killed")
     records.write_cells(output, "bad", [cell, never])
     report = follow_sweep(output, "bad", rank)
@@ -340,11 +379,16 @@ def test_a_store_that_is_down_is_tried_again_and_then_reported(
     uri = f"http://127.0.0.1:{free_port()}"
     sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1, tracking={"uri": uri})
     script = Script()
-    report = follow_sweep(tmp_path, sweep.name, rank, sleep=script.sleep, clock=script.clock, patience_seconds=5.0)
+    report = follow_sweep(
+        tmp_path, sweep.name, rank, sleep=script.sleep, clock=script.clock, patience_seconds=5.0
+    )
     assert script.slept >= 5.0
     assert report.logged == 0
     assert len(report.missing) == 1 and uri in report.missing[0]
-    assert report.command == f"evopolicy track source={sweep_folder(tmp_path, sweep.name)} 'tracking.uri={uri}'"
+    assert (
+        report.command
+        == f"evopolicy track source={sweep_folder(tmp_path, sweep.name)} 'tracking.uri={uri}'"
+    )
 
 
 @pytest.mark.slow
@@ -372,7 +416,9 @@ def test_a_server_that_comes_up_late_gets_everything(
     assert over_http == comparable(dump(connect(Tracking(), output)))
 
 
-def test_stop_ends_it_after_one_last_pass(output: Path, store: Store, records: Any, rank: Any, dump: Dump) -> None:
+def test_stop_ends_it_after_one_last_pass(
+    output: Path, store: Store, records: Any, rank: Any, dump: Dump
+) -> None:
     folder = records.write_run(output, until="submission 1")
     records.write_cells(output, "stop", [records.cell_of(output, folder, "running")])
     logs = folder / "agent" / "attempt-1"
@@ -384,7 +430,8 @@ def test_stop_ends_it_after_one_last_pass(output: Path, store: Store, records: A
     (cell,) = cells(store, dump)
     assert cell.status == "RUNNING"
     assert cell.tags["waiting"] == (
-        "its provider does not answer (429, rate_limit), and its agent asks again, since 1970-01-01 00:00:00 UTC"
+        "its provider does not answer (429, rate_limit), and its agent asks again, since "
+        "1970-01-01 00:00:00 UTC"
     )
     follow_sweep(output, "stop", rank, stop=lambda: True)
     (cell,) = cells(store, dump)
@@ -392,7 +439,12 @@ def test_stop_ends_it_after_one_last_pass(output: Path, store: Store, records: A
 
 
 def test_a_sweep_defined_anew_drops_what_it_no_longer_has(
-    output: Path, store: Store, make_sweep: Callable[..., Sweep], records: Any, rank: Any, dump: Dump
+    output: Path,
+    store: Store,
+    make_sweep: Callable[..., Sweep],
+    records: Any,
+    rank: Any,
+    dump: Dump,
 ) -> None:
     sweep = make_sweep(seeds=1)
     follow_sweep(output, sweep.name, rank)
@@ -445,7 +497,9 @@ def test_a_run_deleted_in_the_ui_stays_deleted_until_it_is_tracked_again(
     assert len(store.client.search_logged_models([store.experiment_id])) == 2
 
 
-def test_a_run_outside_any_sweep_is_tracked(output: Path, store: Store, make_run: Any, rank: Any, dump: Dump) -> None:
+def test_a_run_outside_any_sweep_is_tracked(
+    output: Path, store: Store, make_run: Any, rank: Any, dump: Dump
+) -> None:
     run = make_run()
     assert track(run.folder, output, Tracking(), rank).logged == 1
     (cell,) = cells(store, dump)
@@ -465,7 +519,12 @@ def test_a_run_outside_any_sweep_is_followed_while_it_grows(
 
 
 def test_an_output_folder_is_tracked_whole(
-    output: Path, store: Store, make_sweep: Callable[..., Sweep], records: Any, rank: Any, dump: Dump
+    output: Path,
+    store: Store,
+    make_sweep: Callable[..., Sweep],
+    records: Any,
+    rank: Any,
+    dump: Dump,
 ) -> None:
     make_sweep(seeds=1)
     records.write_run(output, records.a_record("alone"))
@@ -477,12 +536,19 @@ def test_a_folder_that_is_none_of_these_is_refused_before_a_store_is_opened(
     output: Path, rank: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (output / "x").mkdir()
-    monkeypatch.setattr("evopolicy.tracking.follow.connect", lambda *_: pytest.fail("a store was opened for nothing"))
-    with pytest.raises(RecordError, match=r"source: .* is not a folder of a Run, a sweep or an output"):
+    monkeypatch.setattr(
+        "evopolicy.tracking.follow.connect",
+        lambda *_: pytest.fail("a store was opened for nothing"),
+    )
+    with pytest.raises(
+        RecordError, match=r"source: .* is not a folder of a Run, a sweep or an output"
+    ):
         track(output / "x", output, Tracking(), rank)
 
 
-def test_two_trackers_of_one_sweep_are_refused(output: Path, make_sweep: Callable[..., Sweep], rank: Any) -> None:
+def test_two_trackers_of_one_sweep_are_refused(
+    output: Path, make_sweep: Callable[..., Sweep], rank: Any
+) -> None:
     sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1)
     refused: list[str] = []
 
@@ -493,7 +559,9 @@ def test_two_trackers_of_one_sweep_are_refused(output: Path, make_sweep: Callabl
         return {}
 
     follow_sweep(output, sweep.name, ranks_while_tracking)
-    assert refused == ["tracking: another tracker is at work on the sweep quick; try again when it has ended"]
+    assert refused == [
+        "tracking: another tracker is at work on the sweep quick; try again when it has ended"
+    ]
 
 
 def test_full_artifacts_are_added_when_asked_later(
@@ -501,7 +569,9 @@ def test_full_artifacts_are_added_when_asked_later(
 ) -> None:
     sweep = make_sweep(agents=["cma_es"], benchmarks=["cartpole"], seeds=1)
     follow_sweep(output, sweep.name, rank)
-    tracker = SweepTracker(output, sweep_folder(output, sweep.name), Tracking(artifacts="full"), rank)
+    tracker = SweepTracker(
+        output, sweep_folder(output, sweep.name), Tracking(artifacts="full"), rank
+    )
     assert tracker.step(sweep) == ()
     (cell,) = cells(store, dump)
     assert "feedback/0001/trace.npz" in cell.artifacts

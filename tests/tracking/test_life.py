@@ -1,4 +1,5 @@
-"""Whatever happens to Runs, sweeps, trackers and the store: what was followed is what the records say."""
+"""Whatever happens to Runs, sweeps, trackers and the store: what was followed is what the records
+say."""
 
 from __future__ import annotations
 
@@ -31,9 +32,12 @@ class Killed(BaseException):
 
 
 class Life:
-    """An output folder in which things happen, each by the chance that `random` gives, and its trackers."""
+    """An output folder in which things happen, each by the chance that `random` gives, and its
+    trackers."""
 
-    def __init__(self, output: Path, records: Any, lay_attempt: Callable[..., Path], rank: Any, seed: int) -> None:
+    def __init__(
+        self, output: Path, records: Any, lay_attempt: Callable[..., Path], rank: Any, seed: int
+    ) -> None:
         self.output, self.records, self.lay_attempt, self.rank = output, records, lay_attempt, rank
         self.random = random.Random(seed)
         self.now = BEGUN
@@ -59,11 +63,13 @@ class Life:
         record = record or read_record(self.folder(agent)).under("")
         valid = int(record.id, 16) % 3 != 0
         fault = "529 overloaded" if int(record.id, 16) % 2 else ""
-        self.records.write_run(self.output, record, until=STEPS[self.at[agent]], valid=valid, fault=fault)
+        self.records.write_run(
+            self.output, record, until=STEPS[self.at[agent]], valid=valid, fault=fault
+        )
         if self.at[agent] >= STEPS.index("agent_ended"):
             self.lay_attempt(self.folder(agent), number=2 if fault else 1, stdout="all of it")
 
-    # --- what may happen -----------------------------------------------------------------------------------------
+    # --- what may happen --------------------------------------------------------------------------
 
     def begin(self, agent: str) -> None:
         self.at[agent] = 0
@@ -142,7 +148,7 @@ class Life:
         if runs:
             store.client.delete_run(self.random.choice(list(runs)).info.run_id)
 
-    # --- trackers ------------------------------------------------------------------------------------------------
+    # --- trackers ---------------------------------------------------------------------------------
 
     def lay_sweeps(self) -> None:
         for name, (created, count) in self.sweeps.items():
@@ -155,9 +161,21 @@ class Life:
         folder = self.folder(agent)
         if not (folder / "record.json").exists():
             record = self.records.a_record(agent)
-            return Cell(folder.relative_to(self.output).as_posix(), agent, "cartpole", 0, result_key=record.result_key)
-        made: Cell = self.records.cell_of(self.output, folder, "finished" if load_run(folder).finished else "running")
-        return replace(made, status="reused") if sweep == "alpha" and made.status == "finished" else made
+            return Cell(
+                folder.relative_to(self.output).as_posix(),
+                agent,
+                "cartpole",
+                0,
+                result_key=record.result_key,
+            )
+        made: Cell = self.records.cell_of(
+            self.output, folder, "finished" if load_run(folder).finished else "running"
+        )
+        return (
+            replace(made, status="reused")
+            if sweep == "alpha" and made.status == "finished"
+            else made
+        )
 
     def step(self) -> None:
         self.lay_sweeps()
@@ -186,23 +204,33 @@ class Life:
 
 
 def comparable(found: Mapping[str, Any]) -> dict[str, Any]:
-    """For cells everything; for agents and the sweep the last values: how often they were updated differs."""
+    """For cells everything; for agents and the sweep the last values: how often they were updated
+    differs."""
     result = {}
     for identity, logged in found.items():
         if logged.tags["kind"] != "cell":
-            logged = replace(logged, metrics={key: history[-1][2] for key, history in logged.metrics.items()}, end=None)
+            logged = replace(
+                logged,
+                metrics={key: history[-1][2] for key, history in logged.metrics.items()},
+                end=None,
+            )
         result[identity] = logged
     return result
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """In which fields two dumps differ."""
-    found = [f"{one.get(identity) or other[identity]} is in one only" for identity in one.keys() ^ other.keys()]
+    found = [
+        f"{one.get(identity) or other[identity]} is in one only"
+        for identity in one.keys() ^ other.keys()
+    ]
     for identity in one.keys() & other.keys():
         for field in fields(one[identity]):
             left, right = getattr(one[identity], field.name), getattr(other[identity], field.name)
             if isinstance(left, Mapping) and left != right:
-                keys = [key for key in left.keys() | right.keys() if left.get(key) != right.get(key)]
+                keys = [
+                    key for key in left.keys() | right.keys() if left.get(key) != right.get(key)
+                ]
                 left, right = ({key: one.get(key) for key in keys} for one in (left, right))
             if left != right:
                 found.append(f"{one[identity].name} {identity[:6]}: {field.name} {left} != {right}")
@@ -210,14 +238,22 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-def life(output: Path, records: Any, lay_attempt: Callable[..., Path], rank: Any) -> Callable[..., Life]:
+def life(
+    output: Path, records: Any, lay_attempt: Callable[..., Path], rank: Any
+) -> Callable[..., Life]:
     return lambda seed: Life(output, records, lay_attempt, rank, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 4))
 def test_a_store_that_followed_equals_one_rebuilt_from_the_records(
-    seed: int, output: Path, store: Store, migrated: Path, life: Callable[..., Life], rank: Any, dump: Dump
+    seed: int,
+    output: Path,
+    store: Store,
+    migrated: Path,
+    life: Callable[..., Life],
+    rank: Any,
+    dump: Dump,
 ) -> None:
     lived = life(seed)
     lived.goes_by(24)
@@ -230,7 +266,10 @@ def test_a_store_that_followed_equals_one_rebuilt_from_the_records(
     rebuilt = comparable(dump(connect(elsewhere, output)))
     here = {identity: logged for identity, logged in rebuilt.items() if identity in followed}
     assert differences(followed, here) == [], story
-    deleted = {run.data.tags["identity"] for run in store.client.search_runs([store.experiment_id], run_view_type=2)}
+    deleted = {
+        run.data.tags["identity"]
+        for run in store.client.search_runs([store.experiment_id], run_view_type=2)
+    }
     assert rebuilt.keys() - followed.keys() <= deleted, story
     assert track(output, output, Tracking(), rank).missing == ()
     assert differences(comparable(dump(store)), rebuilt) == [], story
@@ -241,7 +280,8 @@ def test_a_store_that_followed_equals_one_rebuilt_from_the_records(
 def test_a_run_that_is_run_again_in_the_place_of_another_is_a_run_of_its_own(
     output: Path, store: Store, records: Any, rank: Any, dump: Dump
 ) -> None:
-    """Also where the tracker looks away meanwhile, and both journals are of one length when it looks."""
+    """Also where the tracker looks away meanwhile, and both journals are of one length when it
+    looks."""
     record = records.a_record(id="first")
     folder = records.write_run(output, record, scores=(10.0, 20.0), valid=False)
     records.write_cells(output, "again", [records.cell_of(output, folder)])
@@ -251,16 +291,32 @@ def test_a_run_that_is_run_again_in_the_place_of_another_is_a_run_of_its_own(
     aside = output / "invalid" / "cartpole" / "cma_es" / f"{folder.name}-1"
     aside.parent.mkdir(parents=True)
     folder.rename(aside)
-    records.write_run(output, replace(record, id="second", created=record.created + 100), scores=(30.0, 40.0))
+    records.write_run(
+        output, replace(record, id="second", created=record.created + 100), scores=(30.0, 40.0)
+    )
     for again in (tracker, SweepTracker(output, sweep_folder(output, "again"), Tracking(), rank)):
         assert again.step(sweep) == ()
-        found = {logged.tags["run"]: logged for logged in dump(store).values() if logged.tags["kind"] == "cell"}
-        scores = {run: [row[2] for row in logged.metrics["submission/score"]] for run, logged in found.items()}
+        found = {
+            logged.tags["run"]: logged
+            for logged in dump(store).values()
+            if logged.tags["kind"] == "cell"
+        }
+        scores = {
+            run: [row[2] for row in logged.metrics["submission/score"]]
+            for run, logged in found.items()
+        }
         assert scores == {"first": [10.0, 20.0], "second": [30.0, 40.0]}
         first, second = found["first"].tags, found["second"].tags
-        assert (first["valid"], first["reasons"], first["set_aside"]) == ("false", "provider", "true")
+        assert (first["valid"], first["reasons"], first["set_aside"]) == (
+            "false",
+            "provider",
+            "true",
+        )
         assert (second["valid"], second["sweep.again"]) == ("true", "true")
-        assert not {"reasons", "set_aside"} & second.keys() and not {"sweep.again", "folder"} & first.keys()
+        assert (
+            not {"reasons", "set_aside"} & second.keys()
+            and not {"sweep.again", "folder"} & first.keys()
+        )
         assert found["first"].parent == found["second"].parent != ""
 
 
@@ -330,7 +386,9 @@ def test_killed_at_any_call_a_tracker_never_told_of_what_was_not_there(
             assert CellTracker(output, where).step(folder) == ()
         before = dump(store)
         assert CellTracker(output, where, rebuild=True).step(folder) == ()
-        assert differences(before, dump(store)) == [], f"killed after call {call}, lines told: {told}"
+        assert differences(before, dump(store)) == [], (
+            f"killed after call {call}, lines told: {told}"
+        )
     assert call > 12
 
 
@@ -341,7 +399,10 @@ def test_a_tag_that_no_longer_holds_goes_and_one_of_a_persons_stays(
     tracker = CellTracker(output, Tracking())
     assert tracker.step(folder) == ()
     (logged,) = dump(store).values()
-    assert (logged.tags["agent_error"], logged.tags["terminal_reason"]) == ("529 overloaded", "provider")
+    assert (logged.tags["agent_error"], logged.tags["terminal_reason"]) == (
+        "529 overloaded",
+        "provider",
+    )
     (run,) = store.client.search_runs([store.experiment_id])
     store.client.set_tag(run.info.run_id, "mine", "a note")
     store.client.set_tag(run.info.run_id, "version.gone", "1")
@@ -356,7 +417,8 @@ def test_a_tag_that_no_longer_holds_goes_and_one_of_a_persons_stays(
 def test_a_run_that_says_what_mlflow_cannot_take_back_is_made_anew_and_keeps_what_a_person_said(
     output: Path, store: Store, records: Any, rank: Any, dump: Dump
 ) -> None:
-    """Two Runs mixed in one, as trackers before did it; with a param of a config that is no more."""
+    """Two Runs mixed in one, as trackers before did it; with a param of a config that is no
+    more."""
     folder = records.write_run(output)
     assert CellTracker(output, Tracking()).step(folder) == ()
     right = dump(store)

@@ -14,7 +14,14 @@ from evopolicy.kernel.session.journal import Journal, read_journal
 from evopolicy.kernel.session.record import Run
 from evopolicy.kernel.values import digest
 from evopolicy.tracking.files import STREAM_BYTES
-from evopolicy.tracking.project import PARAM_LENGTH, Projection, clean_key, flatten, identity, project_cell
+from evopolicy.tracking.project import (
+    PARAM_LENGTH,
+    Projection,
+    clean_key,
+    flatten,
+    identity,
+    project_cell,
+)
 
 
 def project(run: Run, *, lines: int | None = None, bulk: bool = False) -> Projection:
@@ -25,7 +32,9 @@ def values(projection: Projection, key: str) -> list[tuple[int, float]]:
     return [(point.step, point.value) for point in projection.points if point.key == key]
 
 
-def test_tags_say_what_the_cell_is_and_how_it_ended(make_run: Callable[..., Run], make_record: Any) -> None:
+def test_tags_say_what_the_cell_is_and_how_it_ended(
+    make_run: Callable[..., Run], make_record: Any
+) -> None:
     record = make_record(suite="core", axes={"budget.episodes": "64"})
     run = make_run(record)
     tags = project(run).tags
@@ -58,7 +67,11 @@ def test_submission_metrics_step_by_units_consumed(make_run: Callable[..., Run])
 
 def test_what_is_measured_once_is_at_step_0(make_run: Callable[..., Run]) -> None:
     projection = project(make_run(heldout=(190.0, 210.0)))
-    assert values(projection, "heldout/score") == values(projection, "cartpole/heldout") == [(0, 200.0)]
+    assert (
+        values(projection, "heldout/score")
+        == values(projection, "cartpole/heldout")
+        == [(0, 200.0)]
+    )
     assert values(projection, "heldout/standard_error") == [(0, 10.0)]
     assert values(projection, "validation/selected") == [(0, 190.0)]
     assert values(projection, "time/total_seconds") == [(0, 21.0)]
@@ -76,7 +89,9 @@ def test_scores_are_bound_to_the_program_they_measure(make_run: Callable[..., Ru
     assert [m.program for m in projection.models] == [first, second]
 
 
-def test_a_half_done_run_is_running_and_a_longer_journal_only_adds(make_run: Callable[..., Run]) -> None:
+def test_a_half_done_run_is_running_and_a_longer_journal_only_adds(
+    make_run: Callable[..., Run],
+) -> None:
     run = make_run()
     whole = project(run)
     lines = len(list(read_journal(run.folder)))
@@ -96,7 +111,9 @@ def test_an_invalid_run_is_failed_and_says_why(make_run: Callable[..., Run]) -> 
 
 def test_results_under_another_rule_are_left_out(make_run: Callable[..., Run]) -> None:
     run = make_run()
-    other = project_cell(run.folder, replace(run.record, result_key="f" * 64), list(read_journal(run.folder)))
+    other = project_cell(
+        run.folder, replace(run.record, result_key="f" * 64), list(read_journal(run.folder))
+    )
     assert other.status == "RUNNING"
     assert not any(p.key.startswith(("validation", "heldout")) for p in other.points)
 
@@ -107,7 +124,9 @@ def test_a_run_under_two_rules_is_two_runs_of_mlflow(make_run: Callable[..., Run
     assert project(run).identity == project(run).identity != project(run.under("f" * 64)).identity
 
 
-def test_two_runs_of_one_cell_are_told_apart(make_record: Any, make_run: Callable[..., Run]) -> None:
+def test_two_runs_of_one_cell_are_told_apart(
+    make_record: Any, make_run: Callable[..., Run]
+) -> None:
     first = project(make_run(make_record(seed=0)))
     again = project(make_run(make_record(seed=1, key="another", created=5.0)))
     assert first.identity != again.identity
@@ -115,9 +134,16 @@ def test_two_runs_of_one_cell_are_told_apart(make_record: Any, make_run: Callabl
 
 def test_a_run_made_again_is_another_though_all_else_is_the_same(make_record: Any) -> None:
     record = make_record(id="a")
-    assert identity(record) == identity(make_record(id="a", created=9.0)) != identity(make_record(id="b"))
+    assert (
+        identity(record)
+        == identity(make_record(id="a", created=9.0))
+        != identity(make_record(id="b"))
+    )
     older = identity(make_record())
-    assert older == digest("evopolicy/tracking/run/2", [record.key, record.created, record.result_key])[:32]
+    assert (
+        older
+        == digest("evopolicy/tracking/run/2", [record.key, record.created, record.result_key])[:32]
+    )
 
 
 def test_artifacts_hold_programs_feedback_and_the_record(make_run: Callable[..., Run]) -> None:
@@ -144,8 +170,12 @@ def test_no_secret_is_in_tags_params_or_record(
     make_run: Callable[..., Run], make_record: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-abcdefgh")
-    agent = AgentIdentity("codex", "codex", options={"argv": "run --key sk-abcdefgh", "api_key": "other-secret"})
-    record = make_record(config={"agent": {"argv": "run --key sk-abcdefgh", "api_key": "other-secret"}}, agent=agent)
+    agent = AgentIdentity(
+        "codex", "codex", options={"argv": "run --key sk-abcdefgh", "api_key": "other-secret"}
+    )
+    record = make_record(
+        config={"agent": {"argv": "run --key sk-abcdefgh", "api_key": "other-secret"}}, agent=agent
+    )
     record = replace(record, agent=agent)
     projection = project(make_run(record))
     texts = [*projection.tags.values(), *projection.params.values()]
@@ -157,7 +187,13 @@ def test_no_secret_is_in_tags_params_or_record(
 def test_usage_of_all_attempts_is_added_up(make_run: Callable[..., Run]) -> None:
     run = make_run(until="opened")
     journal = Journal(run.folder)
-    usage = {"output_tokens": 10, "requests": 2, "cost_usd": 0.25, "cost_is_estimate": False, "input_tokens": None}
+    usage = {
+        "output_tokens": 10,
+        "requests": 2,
+        "cost_usd": 0.25,
+        "cost_is_estimate": False,
+        "input_tokens": None,
+    }
     ended = {"usage": usage, "turns": 3, "tool_calls": 4, "error": "529", "error_kind": "overload"}
     journal.append("agent_ended", reason="provider", unexplained_tokens=7, **ended)
     first = project(run)
@@ -172,24 +208,44 @@ def test_usage_of_all_attempts_is_added_up(make_run: Callable[..., Run]) -> None
         "usage/turns": 6, "usage/tool_calls": 8, "usage/unexplained_tokens": 7,
     }  # fmt: skip
     assert (first.tags["agent_error"], first.tags["agent_error_kind"]) == ("529", "overload")
-    assert (first.tags["cost_is_estimate"], projection.tags["cost_is_estimate"]) == ("false", "true")
-    assert (first.tags.get("tokens_are_estimate"), projection.tags["tokens_are_estimate"]) == (None, "true")
+    assert (first.tags["cost_is_estimate"], projection.tags["cost_is_estimate"]) == (
+        "false",
+        "true",
+    )
+    assert (first.tags.get("tokens_are_estimate"), projection.tags["tokens_are_estimate"]) == (
+        None,
+        "true",
+    )
     assert "agent_error" not in projection.tags
     assert projection.tags["agent_attempts"] == "2"
-    assert projection.tags["mlflow.note.content"] == "The agent used about 20 tokens, about $0.50 (an estimate)."
+    assert (
+        projection.tags["mlflow.note.content"]
+        == "The agent used about 20 tokens, about $0.50 (an estimate)."
+    )
 
 
-def test_tags_say_what_ran_and_how_it_was_let_in(make_run: Callable[..., Run], make_record: Any) -> None:
+def test_tags_say_what_ran_and_how_it_was_let_in(
+    make_run: Callable[..., Run], make_record: Any
+) -> None:
     agent = AgentIdentity("codex", "codex", "gpt-5", {"login": "subscription"})
-    record = replace(make_record(agent_network="allowlist"), agent=agent, versions={"codex": "0.171.0"})
+    record = replace(
+        make_record(agent_network="allowlist"), agent=agent, versions={"codex": "0.171.0"}
+    )
     tags = project(make_run(record)).tags
-    assert (tags["version.codex"], tags["login"], tags["agent_network"]) == ("0.171.0", "subscription", "allowlist")
+    assert (tags["version.codex"], tags["login"], tags["agent_network"]) == (
+        "0.171.0",
+        "subscription",
+        "allowlist",
+    )
 
 
 def test_prices_are_no_flood_of_params(make_run: Callable[..., Run], make_record: Any) -> None:
     prices = {"as_of": "2025-11-30", "source": "pages", "models": {"gpt-5": {"input": 1.25}}}
     projection = project(make_run(make_record(config={"prices": prices, "seed": 0})))
-    assert {key for key in projection.params if key.startswith("prices")} == {"prices.as_of", "prices.source"}
+    assert {key for key in projection.params if key.startswith("prices")} == {
+        "prices.as_of",
+        "prices.source",
+    }
     config = next(u.content for u in projection.uploads if u.target == "config.json")
     assert json.loads(config)["prices"] == prices
 
@@ -200,7 +256,9 @@ def test_transcript_and_streams_are_artifacts_long_ones_only_when_asked(
     run = make_run()
     lay_attempt(run.folder, stdout="x" * (STREAM_BYTES + 1), stderr="warning", proxy="{}")
     agent = {u.target for u in project(run).uploads if u.target.startswith("agent/")}
-    assert agent == {f"agent/attempt-1/{name}" for name in ("transcript.json", "stderr.log", "proxy.jsonl")}
+    assert agent == {
+        f"agent/attempt-1/{name}" for name in ("transcript.json", "stderr.log", "proxy.jsonl")
+    }
     assert "agent/attempt-1/stdout.log" in {u.target for u in project(run, bulk=True).uploads}
 
 
@@ -213,7 +271,9 @@ def test_a_stream_of_an_agent_that_still_runs_is_not_logged(
 
 
 def test_config_becomes_params_within_the_limits() -> None:
-    params = flatten({"a": {"b": [1, "x"], "c[0]": None, "d": True}, "long": "y" * 9000, "empty": {}})
+    params = flatten(
+        {"a": {"b": [1, "x"], "c[0]": None, "d": True}, "long": "y" * 9000, "empty": {}}
+    )
     assert params["a.b"] == '[1, "x"]'
     assert params["a.c_0_"] == "null"
     assert params["a.d"] == "true"

@@ -17,7 +17,9 @@ from evopolicy.tracking.store import Store, Tracking
 
 
 def logged(store: Store, run_id: str, folder: Path) -> str:
-    return Path(store.client.download_artifacts(run_id, REPORT, str(folder))).read_text(encoding="utf-8")
+    return Path(store.client.download_artifacts(run_id, REPORT, str(folder))).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_report_is_logged_to_its_run_and_a_newer_one_takes_its_place(
@@ -33,7 +35,11 @@ def test_a_report_is_logged_to_its_run_and_a_newer_one_takes_its_place(
 
 
 def test_secrets_never_reach_it(
-    output: Path, store: Store, make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: Path,
+    store: Store,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "0123456789-secret")
     run = make_run()
@@ -52,8 +58,12 @@ def test_a_sweeps_report_is_logged_to_the_sweep(
     assert logged(store, run_id, tmp_path) == "<p>sweep</p>"
 
 
-def test_what_is_not_logged_yet_is_said_with_what_logs_it(store: Store, make_run: Callable[..., Run]) -> None:
-    with pytest.raises(TrackingError, match=r"the Run is not in sqlite:.* yet; log it first: 'evopolicy track"):
+def test_what_is_not_logged_yet_is_said_with_what_logs_it(
+    store: Store, make_run: Callable[..., Run]
+) -> None:
+    with pytest.raises(
+        TrackingError, match=r"the Run is not in sqlite:.* yet; log it first: 'evopolicy track"
+    ):
         upload_run_report(store, make_run().record, "")
     with pytest.raises(TrackingError, match="the sweep is not in"):
         upload_sweep_report(store, "quick", "")

@@ -1,4 +1,5 @@
-"""Files of a Run as they are laid for MLflow: nothing beyond what such a file may have is read or logged."""
+"""Files of a Run as they are laid for MLflow: nothing beyond what such a file may have is read or
+logged."""
 
 from __future__ import annotations
 
@@ -29,15 +30,25 @@ def received(tmp_path: Path) -> Path:
 
 
 def laid(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
-def test_what_a_run_is_logged_with_is_bounded_whatever_kind_of_file_it_is(received: Path, tmp_path: Path) -> None:
+def test_what_a_run_is_logged_with_is_bounded_whatever_kind_of_file_it_is(
+    received: Path, tmp_path: Path
+) -> None:
     kinds = set[str]()
-    for number, folder in enumerate(sorted(path.parent for path in received.glob("runs/*/*/*/record.json"))):
+    for number, folder in enumerate(
+        sorted(path.parent for path in received.glob("runs/*/*/*/record.json"))
+    ):
         run = load_run(folder)
         shown = project_cell(folder, run.record, list(read_journal(folder)), bulk=True)
-        uploads = [u for u in (*shown.uploads, *(u for m in shown.models for u in m.files)) if u.source is not None]
+        uploads = [
+            u
+            for u in (*shown.uploads, *(u for m in shown.models for u in m.files))
+            if u.source is not None
+        ]
         kinds |= {upload.target.partition("/")[0] for upload in uploads}
         for upload in uploads:
             path = upload.top / str(upload.source)
@@ -47,11 +58,25 @@ def test_what_a_run_is_logged_with_is_bounded_whatever_kind_of_file_it_is(receiv
         assert len(told) == len(uploads) and laid(tmp_path / str(number)) == []
         for upload, line in zip(uploads, told, strict=True):
             most = min(upload.most, FILE_BYTES)
-            assert line == f"{upload.top / str(upload.source)}: has more than {most:,} bytes, which no such file has"
-    assert kinds >= {"programs", "feedback", "outcomes", "evaluations", "journal.jsonl", "agent", "policy.py"}
+            assert (
+                line
+                == f"{upload.top / str(upload.source)}: has more than {most:,} bytes, which no "
+                "such file has"
+            )
+    assert kinds >= {
+        "programs",
+        "feedback",
+        "outcomes",
+        "evaluations",
+        "journal.jsonl",
+        "agent",
+        "policy.py",
+    }
 
 
-def test_a_program_is_read_once_however_often_it_was_submitted(received: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_read_once_however_often_it_was_submitted(
+    received: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = list[str]()
 
     def counted(folder: Path, program: str) -> Program | None:
@@ -60,7 +85,10 @@ def test_a_program_is_read_once_however_often_it_was_submitted(received: Path, m
 
     monkeypatch.setattr(files, "archived", counted)
     folder = next(received.glob("runs/*/cma_es/s0-*"))
-    events = [dict(event) for event in takewhile(lambda event: event["event"] != "handoff", read_journal(folder))]
+    events = [
+        dict(event)
+        for event in takewhile(lambda event: event["event"] != "handoff", read_journal(folder))
+    ]
     initial = load_run(folder).record.initial_program
     for event in events:
         if event["event"] == "reserved":
@@ -75,7 +103,9 @@ def test_a_program_is_read_once_however_often_it_was_submitted(received: Path, m
 def test_a_file_as_large_as_it_may_be_is_logged_whole(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345\n")
     (tmp_path / "b").write_bytes(b"123456\n")
-    told = stage([Upload(n, top=tmp_path, source=n, most=6) for n in "ab"], tmp_path / "to", NO_SECRETS)
+    told = stage(
+        [Upload(n, top=tmp_path, source=n, most=6) for n in "ab"], tmp_path / "to", NO_SECRETS
+    )
     assert told == [f"{tmp_path / 'b'}: has more than 6 bytes, which no such file has"]
     assert laid(tmp_path / "to") == ["a"] and (tmp_path / "to" / "a").read_bytes() == b"12345\n"
 
@@ -102,7 +132,9 @@ def test_track_names_what_it_left_out_and_logs_the_rest(
     os.truncate(large, 2**28)
     report = track(folder, tmp_path / "out", Tracking(), rank)  # type: ignore[arg-type]
     assert report.logged == 1 and report.missing == ()
-    assert report.left_out == (f"{large}: has more than {32 << 20:,} bytes, which no such file has",)
+    assert report.left_out == (
+        f"{large}: has more than {32 << 20:,} bytes, which no such file has",
+    )
     assert report.text() == f"Left out of MLflow:\n  {report.left_out[0]}"
 
 

@@ -16,7 +16,14 @@ import pytest
 from evopolicy.kernel.errors import ConfigError, TrackingError
 from evopolicy.tracking.download import download
 from evopolicy.tracking.follow import track
-from evopolicy.tracking.store import Store, Tracking, connect, open_existing, resolve_uri, unused_variable
+from evopolicy.tracking.store import (
+    Store,
+    Tracking,
+    connect,
+    open_existing,
+    resolve_uri,
+    unused_variable,
+)
 
 LOG_FROM_EIGHT_PROCESSES = """
 import os, sys
@@ -56,7 +63,9 @@ def test_a_folder_is_refused_before_anything_starts(uri: str) -> None:
 
 
 def test_unknown_artifacts_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"tracking\.artifacts: one of standard, full is needed, found 'all'"):
+    with pytest.raises(
+        ConfigError, match=r"tracking\.artifacts: one of standard, full is needed, found 'all'"
+    ):
         Tracking(artifacts="all")
 
 
@@ -91,7 +100,9 @@ def test_the_experiment_is_made_once_and_found_again(store: Store, output: Path)
     assert experiment.artifact_location == (output / "mlartifacts" / "evopolicy").as_uri()
 
 
-def test_what_was_logged_lies_where_the_folder_is_when_that_is_moved_or_copied(tmp_path: Path) -> None:
+def test_what_was_logged_lies_where_the_folder_is_when_that_is_moved_or_copied(
+    tmp_path: Path,
+) -> None:
     """It went on going to the old path, which was made again."""
     output = tmp_path / "first"
     store = connect(Tracking(), output)
@@ -103,7 +114,9 @@ def test_what_was_logged_lies_where_the_folder_is_when_that_is_moved_or_copied(t
         _, client = open_existing(Tracking(), place)
         assert [file.path for file in client.list_artifacts(run_id)] == ["first.txt"]
         again = connect(Tracking(), place)
-        other = again.client.create_run(again.experiment_id).info  # a process remembers where the first one's files are
+        other = again.client.create_run(
+            again.experiment_id
+        ).info  # a process remembers where the first one's files are
         again.client.log_text(other.run_id, place.name, "second.txt")
         assert [path.read_text() for path in place.rglob("second.txt")] == [place.name]
         assert _named(place, output) == 0
@@ -122,7 +135,9 @@ def test_a_variable_that_is_not_followed_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
     assert unused_variable("sqlite:///x.db") == ""
     said = unused_variable("")
-    assert "is set and not followed" in said and "tracking.uri=${oc.env:MLFLOW_TRACKING_URI}" in said
+    assert (
+        "is set and not followed" in said and "tracking.uri=${oc.env:MLFLOW_TRACKING_URI}" in said
+    )
     assert "secret" not in said
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert unused_variable("") == ""
@@ -164,7 +179,8 @@ with engine.begin() as connection:
 
 
 def test_a_database_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A disk that was full within its making left one that nothing could open any more, by no command."""
+    """A disk that was full within its making left one that nothing could open any more, by no
+    command."""
     output = tmp_path / "output"
     full = """
 import resource, signal, sys
@@ -178,8 +194,13 @@ try:
 except TrackingError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", full, str(output)], capture_output=True, text=True, check=True)
-    assert "tracking: making the store at sqlite:///" in done.stdout and str(output / "mlflow.db") in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-c", full, str(output)], capture_output=True, text=True, check=True
+    )
+    assert (
+        "tracking: making the store at sqlite:///" in done.stdout
+        and str(output / "mlflow.db") in done.stdout
+    )
     assert not (output / "mlflow.db").exists()
     assert connect(Tracking(), output).experiment_id
     assert sorted(path.name for path in output.iterdir()) == [".mlflow.lock", "mlflow.db"]
@@ -188,12 +209,16 @@ except TrackingError as error:
 def test_a_database_that_was_left_half_made_is_told_with_its_remedy(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         database.execute("CREATE TABLE _alembic_tmp_trace_tags (x TEXT)")
-    with pytest.raises(TrackingError, match=r"delete it and run evopolicy track source=.*anew from the records"):
+    with pytest.raises(
+        TrackingError, match=r"delete it and run evopolicy track source=.*anew from the records"
+    ):
         connect(Tracking(), tmp_path)
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_text("this is no database at all, but it has some length to it" * 10)
+    (tmp_path / "mlflow.db").write_text(
+        "this is no database at all, but it has some length to it" * 10
+    )
     with pytest.raises(TrackingError, match="opening the store at sqlite:///"):
         connect(Tracking(), tmp_path)
 
@@ -215,13 +240,25 @@ def test_a_database_lies_in_its_output_folder_whatever_that_is_called(
     (run,) = store.client.search_runs([store.experiment_id])
     with sqlite3.connect(os.fsencode(tmp_path / HARD / "mlflow.db")) as database:
         assert database.execute("select run_uuid from runs").fetchall() == [(run.info.run_id,)]
-    kept = store.client.download_artifacts(run.info.run_id, "programs/0001/policy.py", str(tmp_path))
+    kept = store.client.download_artifacts(
+        run.info.run_id, "programs/0001/policy.py", str(tmp_path)
+    )
     assert Path(kept).read_text().startswith("# cma_es 0 1")
-    assert (tmp_path / HARD / "mlartifacts" / "evopolicy" / run.info.run_id / "artifacts" / "record.json").is_file()
+    assert (
+        tmp_path
+        / HARD
+        / "mlartifacts"
+        / "evopolicy"
+        / run.info.run_id
+        / "artifacts"
+        / "record.json"
+    ).is_file()
     assert download("evopolicy", asked, Tracking()).fetched == 1
     assert {path.name for path in tmp_path.iterdir()} == {HARD, "elsewhere", "policy.py"}
 
 
 def test_a_database_that_is_not_there_is_named_by_its_path(tmp_path: Path) -> None:
-    with pytest.raises(TrackingError, match=re.escape(f"there is no database {tmp_path / HARD / 'mlflow.db'};")):
+    with pytest.raises(
+        TrackingError, match=re.escape(f"there is no database {tmp_path / HARD / 'mlflow.db'};")
+    ):
         open_existing(Tracking(), tmp_path / HARD)

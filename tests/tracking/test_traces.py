@@ -33,11 +33,15 @@ def the_run(store: Store) -> Any:
 @pytest.fixture
 def run(make_run: Callable[..., Run], lay_attempt: Callable[..., Path]) -> Run:
     run = make_run(usage=USAGE)
-    lay_attempt(run.folder, stdout='{"type": "start"}\n', stderr="Bearer sk-abcdefghijklmnopqrstuvwxyz\n")
+    lay_attempt(
+        run.folder, stdout='{"type": "start"}\n', stderr="Bearer sk-abcdefghijklmnopqrstuvwxyz\n"
+    )
     return run
 
 
-def test_the_trace_is_whole_timed_and_linked_to_its_run(run: Run, output: Path, store: Store, rank: Any) -> None:
+def test_the_trace_is_whole_timed_and_linked_to_its_run(
+    run: Run, output: Path, store: Store, rank: Any
+) -> None:
     assert track(run.folder, output, Tracking(), rank).missing == ()
     (trace,) = traces(store)
     mine = f"attributes.run_id = '{the_run(store).info.run_id}'"
@@ -58,12 +62,18 @@ def test_the_trace_is_whole_timed_and_linked_to_its_run(run: Run, output: Path, 
     assert spans["turn 1"].attributes["reasoning"] == "What balances a pole?"
 
 
-def test_streams_are_artifacts_without_secrets(run: Run, output: Path, store: Store, rank: Any, dump: Any) -> None:
+def test_streams_are_artifacts_without_secrets(
+    run: Run, output: Path, store: Store, rank: Any, dump: Any
+) -> None:
     track(run.folder, output, Tracking(), rank)
     (logged,) = dump(store).values()
     found = [name for name in logged.artifacts if name.startswith("agent/")]
-    assert found == [f"agent/attempt-1/{name}" for name in ("stderr.log", "stdout.log", "transcript.json")]
-    stderr = store.client.download_artifacts(the_run(store).info.run_id, "agent/attempt-1/stderr.log")
+    assert found == [
+        f"agent/attempt-1/{name}" for name in ("stderr.log", "stdout.log", "transcript.json")
+    ]
+    stderr = store.client.download_artifacts(
+        the_run(store).info.run_id, "agent/attempt-1/stderr.log"
+    )
     assert Path(stderr).read_text() == "Bearer ***\n"
 
 
@@ -74,7 +84,9 @@ def test_doing_it_twice_logs_nothing_twice(
 
     track(run.folder, output, Tracking(), rank)
     before = traces(store)
-    monkeypatch.setattr(TracingClient, "log_spans", lambda *_: pytest.fail("what is there was logged again"))
+    monkeypatch.setattr(
+        TracingClient, "log_spans", lambda *_: pytest.fail("what is there was logged again")
+    )
     track(run.folder, output, Tracking(), rank)
     assert [trace.to_json() for trace in traces(store)] == [trace.to_json() for trace in before]
 
@@ -107,7 +119,9 @@ def test_an_error_midway_is_made_good_by_the_next_pass(
     assert trace.info.token_usage["total_tokens"] == 7200
 
 
-def test_a_run_logged_anew_takes_its_trace_along(run: Run, output: Path, store: Store, rank: Any) -> None:
+def test_a_run_logged_anew_takes_its_trace_along(
+    run: Run, output: Path, store: Store, rank: Any
+) -> None:
     track(run.folder, output, Tracking(), rank)
     store.client.delete_run(the_run(store).info.run_id)
     track(run.folder, output, Tracking(), rank)
@@ -150,15 +164,23 @@ def test_a_sweep_follows_attempts_as_they_end(
 
 
 def test_a_transcript_that_comes_after_the_journal_was_read_is_not_forgotten(
-    output: Path, store: Store, records: Any, lay_attempt: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    output: Path,
+    store: Store,
+    records: Any,
+    lay_attempt: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = records.write_run(output, until="agent_ended")
     assert CellTracker(output, Tracking()).step(folder) == ()
     lay_attempt(folder)
     records.write_run(output)
-    assert CellTracker(output, Tracking()).step(folder) == (), "another tracker, told how far the first one came"
+    assert CellTracker(output, Tracking()).step(folder) == (), (
+        "another tracker, told how far the first one came"
+    )
     assert len(traces(store)) == 1
-    monkeypatch.setattr(RunLog, "_push_traces", lambda *_: pytest.fail("what is whole was pushed again"))
+    monkeypatch.setattr(
+        RunLog, "_push_traces", lambda *_: pytest.fail("what is whole was pushed again")
+    )
     assert CellTracker(output, Tracking()).step(folder) == ()
 
 
@@ -179,7 +201,9 @@ def test_named_variables_are_masked_in_traces_too(
     (trace,) = traces(store)
     assert "It balances." not in trace.to_json()
     assert "***" in trace.to_json()
-    path = store.client.download_artifacts(the_run(store).info.run_id, "agent/attempt-1/transcript.json")
+    path = store.client.download_artifacts(
+        the_run(store).info.run_id, "agent/attempt-1/transcript.json"
+    )
     assert json.loads(Path(path).read_text())["steps"][-1]["text"] == "***"
 
 
@@ -210,7 +234,15 @@ def _comparable(trace: Any) -> Any:
         for span in trace.data.spans
     }  # fmt: skip
     previews = (info.request_preview, info.response_preview)
-    return info.trace_id, info.request_time, info.execution_duration, info.token_usage, info.cost, previews, spans
+    return (
+        info.trace_id,
+        info.request_time,
+        info.execution_duration,
+        info.token_usage,
+        info.cost,
+        previews,
+        spans,
+    )
 
 
 def test_tokens_are_counted_as_mlflow_does() -> None:

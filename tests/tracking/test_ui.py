@@ -26,7 +26,9 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SECONDS = 300
 
 
-def test_the_latest_sweep_is_shown_unless_one_is_named(tmp_path: Path, make_sweep: Callable[..., Sweep]) -> None:
+def test_the_latest_sweep_is_shown_unless_one_is_named(
+    tmp_path: Path, make_sweep: Callable[..., Sweep]
+) -> None:
     make_sweep("older", seeds=1, created=1.0)
     make_sweep("newer", seeds=1, created=2.0)
     latest, named = find_sweep(tmp_path), find_sweep(tmp_path, "older")
@@ -46,13 +48,20 @@ def test_after_a_single_run_that_is_what_is_opened(
     track(folder, output, Tracking(), rank)
     shown = _links("http://here:1", Tracking(), output, sweep, named=False)
     (run,) = connect(Tracking(), output).client.search_runs(["1"], "tags.seed = '77'")
-    assert shown.run == f"http://here:1/#/experiments/1/runs/{run.info.run_id}" and shown.run in shown.text()
+    assert (
+        shown.run == f"http://here:1/#/experiments/1/runs/{run.info.run_id}"
+        and shown.run in shown.text()
+    )
     assert _links("http://here:1", Tracking(), output, sweep, named=True).run == ""
 
 
-def test_an_unknown_sweep_is_named_with_a_near_one(tmp_path: Path, make_sweep: Callable[..., Sweep]) -> None:
+def test_an_unknown_sweep_is_named_with_a_near_one(
+    tmp_path: Path, make_sweep: Callable[..., Sweep]
+) -> None:
     make_sweep("quickstart", seeds=1)
-    with pytest.raises(ConfigError, match=r"sweep: 'quikstart' is not in .*Did you mean 'quickstart'"):
+    with pytest.raises(
+        ConfigError, match=r"sweep: 'quikstart' is not in .*Did you mean 'quickstart'"
+    ):
         find_sweep(tmp_path, "quikstart")
 
 
@@ -62,7 +71,10 @@ def test_where_there_is_no_sweep_there_is_none(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_start_is_one_sentence(output: Path) -> None:
     (output / "mlflow.db").write_text("no database" * 200)
-    with pytest.raises(TrackingError, match="opening the store at sqlite:///"), serve(output, Tracking()):
+    with (
+        pytest.raises(TrackingError, match="opening the store at sqlite:///"),
+        serve(output, Tracking()),
+    ):
         pass
 
 
@@ -128,7 +140,8 @@ def wait(browser: Any, what: str, found: Callable[[], bool]) -> None:
 
 
 def wait_for_text(browser: Any, what: str, *parts: str) -> str:
-    """The page's text, once all `parts` are in it at a time: it is drawn piece by piece, and anew."""
+    """The page's text, once all `parts` are in it at a time: it is drawn piece by piece, and
+    anew."""
     seen = ""
 
     def all_there() -> bool:
@@ -168,7 +181,9 @@ def asked_hosts(browser: Any) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_both_links_open_on_the_answer(output: Path, make_sweep: Callable[..., Sweep], browser: Any) -> None:
+def test_both_links_open_on_the_answer(
+    output: Path, make_sweep: Callable[..., Sweep], browser: Any
+) -> None:
     agents = ("baseline", "cma_es", "random")
     benchmarks = ("cartpole", "half_cheetah", "pendulum")
     sweep = make_sweep("quickstart", agents, benchmarks, 2)
@@ -202,7 +217,8 @@ ELSEWHERE = "http://192.0.2.1/pixel.png"
 
 
 def click(browser: Any, label: str) -> None:
-    """Once it can be: what is drawn anew is another element, and may lie under something for a moment."""
+    """Once it can be: what is drawn anew is another element, and may lie under something for a
+    moment."""
     from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.common.by import By
 
@@ -226,9 +242,15 @@ def test_a_run_shows_its_attempt_span_by_span_and_fetches_nothing_an_agent_names
     transcript: Transcript,
     browser: Any,
 ) -> None:
-    image = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ELSEWHERE}}]}]}
+    image = {
+        "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": ELSEWHERE}}]}
+        ]
+    }
     call = ToolCall("c9", "look", image, f"seen ![it]({ELSEWHERE})", started=4.5, ended=4.6)
-    last = Step("agent", f"**Done** ![x]({ELSEWHERE}) <img src='{ELSEWHERE}'>", seconds=4.5, calls=(call,))
+    last = Step(
+        "agent", f"**Done** ![x]({ELSEWHERE}) <img src='{ELSEWHERE}'>", seconds=4.5, calls=(call,)
+    )
     run = make_run(usage={"input_tokens": 1000, "output_tokens": 234, "cost_usd": 0.5})
     lay_attempt(run.folder, replace(transcript, steps=(*transcript.steps, last)))
     assert track(run.folder, output, Tracking(), entry_ranks).missing == ()
@@ -236,12 +258,23 @@ def test_a_run_shows_its_attempt_span_by_span_and_fetches_nothing_an_agent_names
     with serve(output, Tracking()) as links:
         browser.get("about:blank")
         browser.get_log("performance")
-        browser.get(f"{links.base}/#/experiments/{store.experiment_id}/runs/{logged.info.run_id}/traces")
+        browser.get(
+            f"{links.base}/#/experiments/{store.experiment_id}/runs/{logged.info.run_id}/traces"
+        )
         request = "cma_es on cartpole, seed 0, attempt 1"
         said = "finished, 2 Submissions, best training score 200"
         wait_for_text(browser, "the attempt among the run's traces", request, said)
         click(browser, request)
-        names = ["attempt 1", "turn 1", "turn 4", "shell", "edit", "look", "Submission 2", "Evaluation of Submission 1"]
+        names = [
+            "attempt 1",
+            "turn 1",
+            "turn 4",
+            "shell",
+            "edit",
+            "look",
+            "Submission 2",
+            "Evaluation of Submission 1",
+        ]
         wait_for_text(browser, "the spans", *names, "6000.00ms", "1,234 tokens", "$0.50")
         click(browser, "turn 4")
         wait_for_text(browser, "the message", "<img src=")

@@ -9,14 +9,25 @@ import pytest
 
 from evopolicy.kernel.run.sweep import Sweep
 from evopolicy.tracking.store import Store
-from evopolicy.tracking.views import agents_view, cells_view, pack, plain_link, save_views, unpack, view_key, view_link
+from evopolicy.tracking.views import (
+    agents_view,
+    cells_view,
+    pack,
+    plain_link,
+    save_views,
+    unpack,
+    view_key,
+    view_link,
+)
 
 
 def charts(view: dict[str, object]) -> list[str]:
     return [chart["metricKey"] for chart in view["compareRunCharts"]]  # type: ignore[attr-defined]
 
 
-def test_agents_are_compared_by_rank_score_and_every_benchmark(make_sweep: Callable[..., Sweep]) -> None:
+def test_agents_are_compared_by_rank_score_and_every_benchmark(
+    make_sweep: Callable[..., Sweep],
+) -> None:
     view = agents_view(make_sweep(seeds=1))
     assert charts(view) == ["rank_score", "cartpole/heldout", "pendulum/heldout"]
     assert view["searchFilter"] == "tags.kind = 'agent' and tags.`sweep.quick` = 'true'"
@@ -49,12 +60,16 @@ def test_every_chart_lies_in_an_open_section(make_sweep: Callable[..., Sweep]) -
 def test_charts_are_as_wide_as_it_takes_to_tell_their_titles_apart(
     benchmarks: list[str], columns: int, make_sweep: Callable[..., Sweep]
 ) -> None:
-    (answer, *_) = agents_view(make_sweep(agents=["a"], benchmarks=benchmarks, seeds=1))["compareRunSections"]
+    (answer, *_) = agents_view(make_sweep(agents=["a"], benchmarks=benchmarks, seeds=1))[
+        "compareRunSections"
+    ]
     assert answer["columns"] == columns
 
 
 def test_a_large_sweeps_view_fits_a_tag(make_sweep: Callable[..., Sweep]) -> None:
-    sweep = make_sweep(agents=["a"], benchmarks=[f"benchmark_number_{n}" for n in range(20)], seeds=1)
+    sweep = make_sweep(
+        agents=["a"], benchmarks=[f"benchmark_number_{n}" for n in range(20)], seeds=1
+    )
     assert len(pack(agents_view(sweep))) < 5_000
 
 
@@ -80,4 +95,6 @@ def test_links_open_in_chart_mode_outside_the_genai_pages() -> None:
         "workflowType": ["machine_learning"],
     }
     plain = plain_link("http://h:1", "7", "tags.kind = 'cell'", "metrics.`x`")
-    assert parse_qs(urlsplit(plain).fragment.partition("?")[2])["searchFilter"] == ["tags.kind = 'cell'"]
+    assert parse_qs(urlsplit(plain).fragment.partition("?")[2])["searchFilter"] == [
+        "tags.kind = 'cell'"
+    ]

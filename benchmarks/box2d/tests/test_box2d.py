@@ -1,4 +1,5 @@
-"""Every Box2D profile keeps the contract, its texts and measures are true of the simulator, its Programs run."""
+"""Every Box2D profile keeps the contract, its texts and measures are true of the simulator, its
+Programs run."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def test_the_text_names_every_field_and_the_failure_score(task: str) -> None:
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_the_fields_have_the_ranges_of_the_space(task: str) -> None:
     spec = load(task).spec
-    spaces: Any = (spec.observation_space, spec.observation_fields), (spec.action_space, spec.action_fields)
+    spaces: Any = (
+        (spec.observation_space, spec.observation_fields),
+        (spec.action_space, spec.action_fields),
+    )
     for space, fields in spaces:
         if not fields or not hasattr(space, "low"):
             continue
@@ -86,7 +90,7 @@ def _given(actions: list[Any]) -> Any:
     return lambda _: next(left)
 
 
-# --- LunarLander -------------------------------------------------------------------------------------------------
+# --- LunarLander ----------------------------------------------------------------------------------
 
 
 def after_one_step(task: str, action: Any, seed: int) -> Any:
@@ -117,8 +121,12 @@ def test_the_landers_engines_push_and_turn_as_their_texts_say() -> None:
 
 def test_throttles_push_as_their_texts_say() -> None:
     off = np.array([0.0, 0.5], np.float32)
-    assert pushed("lunar_lander_continuous", np.array([-1.0, -0.5], np.float32), off) == pytest.approx([0, 0, 0])
-    full, half = (pushed("lunar_lander_continuous", np.array([m, 0], np.float32), off)[1] for m in (1.0, 1e-3))
+    assert pushed(
+        "lunar_lander_continuous", np.array([-1.0, -0.5], np.float32), off
+    ) == pytest.approx([0, 0, 0])
+    full, half = (
+        pushed("lunar_lander_continuous", np.array([m, 0], np.float32), off)[1] for m in (1.0, 1e-3)
+    )
     assert half == pytest.approx(full / 2, rel=0.01)
     assert pushed("lunar_lander_continuous", np.array([0.0, -1.0], np.float32), off)[0] < -0.03
 
@@ -136,7 +144,10 @@ def test_the_landers_units_are_what_the_fields_say() -> None:
     observation, _ = env.reset(seed=1)
     task = env.unwrapped
     body = task.lander
-    units = [float(f.unit.split()[0]) if f.unit[:1].isdigit() else 1.0 for f in benchmark.spec.observation_fields]
+    units = [
+        float(f.unit.split()[0]) if f.unit[:1].isdigit() else 1.0
+        for f in benchmark.spec.observation_fields
+    ]
     real = [
         body.position.x - (task.helipad_x1 + task.helipad_x2) / 2,
         body.position.y - task.helipad_y - 0.6,
@@ -145,7 +156,9 @@ def test_the_landers_units_are_what_the_fields_say() -> None:
         body.angle,
         body.angularVelocity,
     ]
-    assert [o * u for o, u in zip(observation, units, strict=True)][:6] == pytest.approx(real, rel=1e-3, abs=1e-5)
+    assert [o * u for o, u in zip(observation, units, strict=True)][:6] == pytest.approx(
+        real, rel=1e-3, abs=1e-5
+    )
     assert task.helipad_x2 - task.helipad_x1 == 4.0
 
 
@@ -161,7 +174,8 @@ def test_a_lander_that_burns_without_end_scores_more_than_one_that_fails() -> No
     for task, action in (("lunar_lander", 2), ("lunar_lander_continuous", [1.0, 1.0])):
         benchmark = load(task)
         returns = [
-            rollout(benchmark, EpisodeSpec(0, seed, 1), lambda _, a=action: a).episode_return for seed in range(8)
+            rollout(benchmark, EpisodeSpec(0, seed, 1), lambda _, a=action: a).episode_return
+            for seed in range(8)
         ]
         assert min(returns) > benchmark.spec.failure_score
         assert min(returns) < -600
@@ -169,12 +183,16 @@ def test_a_lander_that_burns_without_end_scores_more_than_one_that_fails() -> No
 
 def test_fuel_costs_what_the_text_says() -> None:
     discrete, continuous = load("lunar_lander"), load("lunar_lander_continuous")
-    assert rollout(discrete, EpisodeSpec(0, 1, 1), lambda _: 2, steps=10).measures["fuel_reward"] == pytest.approx(-3)
-    spent = rollout(continuous, EpisodeSpec(0, 1, 1), lambda _: [1.0, 0.6], steps=10).measures["fuel_reward"]
+    assert rollout(discrete, EpisodeSpec(0, 1, 1), lambda _: 2, steps=10).measures[
+        "fuel_reward"
+    ] == pytest.approx(-3)
+    spent = rollout(continuous, EpisodeSpec(0, 1, 1), lambda _: [1.0, 0.6], steps=10).measures[
+        "fuel_reward"
+    ]
     assert spent == pytest.approx(-3 - 10 * 0.03 * 0.6)
 
 
-# --- BipedalWalker -----------------------------------------------------------------------------------------------
+# --- BipedalWalker --------------------------------------------------------------------------------
 
 
 def test_the_walkers_motors_turn_their_own_joints_up() -> None:
@@ -242,7 +260,7 @@ def test_an_episode_has_a_walker_of_its_own() -> None:
     assert benchmark.make(EpisodeSpec(0, 1, 1)) is not benchmark.make(EpisodeSpec(0, 1, 1))
 
 
-# --- CarRacing ---------------------------------------------------------------------------------------------------
+# --- CarRacing ------------------------------------------------------------------------------------
 
 
 def test_the_car_is_drawn_once_a_step_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,14 +269,18 @@ def test_the_car_is_drawn_once_a_step_and_no_more(monkeypatch: pytest.MonkeyPatc
 
     drawn: list[str] = []
     own = CarRacing._render
-    monkeypatch.setattr(CarRacing, "_render", lambda self, mode: drawn.append(mode) or own(self, mode))
+    monkeypatch.setattr(
+        CarRacing, "_render", lambda self, mode: drawn.append(mode) or own(self, mode)
+    )
     rollout(load("car_racing"), EpisodeSpec(0, 1, 1), lambda _: [0.0, 0.1, 0.0], steps=5)
     assert drawn == ["state_pixels"] * 6, "the reset and five steps"
 
 
 def test_the_cars_measures_are_those_of_its_reward(tmp_path: Path) -> None:
     benchmark = load("car_racing")
-    outcome = rollout(benchmark, EpisodeSpec(0, 1, 1), lambda _: [0.0, 0.5, 0.0], steps=25, trace=tmp_path / "t")
+    outcome = rollout(
+        benchmark, EpisodeSpec(0, 1, 1), lambda _: [0.0, 0.5, 0.0], steps=25, trace=tmp_path / "t"
+    )
     measures: dict[str, Any] = dict(outcome.measures)
     tiles = measures["tiles_visited"] / measures["track_share"]
     assert measures["tiles_visited"] >= 3
@@ -292,7 +314,9 @@ def test_the_picture_is_laid_out_as_the_text_says() -> None:
         picture, *_, info = env.step(np.array([0.0, 0.3, 0.0], np.float32))
     assert picture[72, 47].tolist() == pytest.approx([204, 0, 0], abs=30)
     assert picture[84:86, 30:].max() < 10, "the bar is black above its indicators"
-    assert picture[84:94, 12:14].mean(axis=(1, 2)).sum() / 255 / 0.048 == pytest.approx(info["speed"], rel=0.15)
+    assert picture[84:94, 12:14].mean(axis=(1, 2)).sum() / 255 / 0.048 == pytest.approx(
+        info["speed"], rel=0.15
+    )
     road = picture[60, 48].astype(int)
     assert abs(road - road.mean()).max() < 8
     assert 95 < road.mean() < 115
@@ -312,7 +336,7 @@ def test_a_car_off_the_field_ends_the_episode_and_says_so() -> None:
     assert environment.measures()["tiles_reward"] == 0
 
 
-# --- Programs ----------------------------------------------------------------------------------------------------
+# --- Programs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -330,7 +354,8 @@ def test_the_first_programs_are_weak(task: str) -> None:
     benchmark = load(task)
     for name in ("initial", "parametric", "random"):
         returns = [
-            run_program(benchmark, benchmark.programs[name], EpisodeSpec(i, i, i)).episode_return for i in range(4)
+            run_program(benchmark, benchmark.programs[name], EpisodeSpec(i, i, i)).episode_return
+            for i in range(4)
         ]
         assert math.fsum(returns) / 4 < 0, name
 
@@ -342,45 +367,77 @@ def test_a_replay_takes_the_recorded_actions(tmp_path: Path) -> None:
     again = list(step_again(benchmark, benchmark.make(episode), tmp_path / "t"))
     assert len(again) == outcome.length + 1
     assert math.fsum(row.reward for row in again) == pytest.approx(outcome.episode_return)
-    assert [a.media_type for a in benchmark.render(episode, tmp_path / "t", tmp_path)] == ["image/gif", "image/png"]
+    assert [a.media_type for a in benchmark.render(episode, tmp_path / "t", tmp_path)] == [
+        "image/gif",
+        "image/png",
+    ]
 
 
-# --- the paper's random row, and what hand-written Programs reach ------------------------------------------------
+# --- the paper's random row, and what hand-written Programs reach ---------------------------------
 
-ROW = {"kind": "paper", "cases": "hash", "policy_seed": "case_plus_one", "validation": 0, "assessment": 32}
+ROW = {
+    "kind": "paper",
+    "cases": "hash",
+    "policy_seed": "case_plus_one",
+    "validation": 0,
+    "assessment": 32,
+}
 
 
 def random_row(task: str, episodes: int, **options: Any) -> Result:
     """The random Program on the first of the paper's held-out cases, through the engine."""
     benchmark = {"name": task, "out_of_bounds": "clip", **options}
     program = load(task).programs["random"]
-    return evaluate(program, benchmark, split="assessment", episodes=episodes, pool=ROW, selection="last", workers=1)
+    return evaluate(
+        program,
+        benchmark,
+        split="assessment",
+        episodes=episodes,
+        pool=ROW,
+        selection="last",
+        workers=1,
+    )
 
 
 @pytest.mark.parametrize(
     ("task", "count", "options"),
-    [("bipedal_walker", 2, {}), pytest.param("car_racing", 1, {"max_steps": 200}, marks=pytest.mark.slow)],
+    [
+        ("bipedal_walker", 2, {}),
+        pytest.param("car_racing", 1, {"max_steps": 200}, marks=pytest.mark.slow),
+    ],
 )
-def test_random_is_the_same_through_the_engine_as_alone(task: str, count: int, options: dict[str, Any]) -> None:
-    """CarRacing's whole row takes eight minutes: `experiment=paper/random` has it, to the last published digit.
+def test_random_is_the_same_through_the_engine_as_alone(
+    task: str, count: int, options: dict[str, Any]
+) -> None:
+    """CarRacing's whole row takes eight minutes: `experiment=paper/random` has it, to the last
+    published digit.
 
-    BipedalWalker is chaotic in the platform's floating point, so unlike the published row; but equal here.
-    """
+    BipedalWalker is chaotic in the platform's floating point, so unlike the published row; but
+    equal here."""
     benchmark = load(task, out_of_bounds="clip", **options)
-    cases = [paper_hash_case(case_name(benchmark.spec), "assessment", index) for index in range(count)]
+    cases = [
+        paper_hash_case(case_name(benchmark.spec), "assessment", index) for index in range(count)
+    ]
     alone = [
-        run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)).episode_return
+        run_program(
+            benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)
+        ).episode_return
         for i, case in enumerate(cases)
     ]
     assert [episode.score for episode in random_row(task, count, **options).episodes] == alone
 
 
 REFERENCE = Path(__file__).parent / "reference"
-REACHED = {"lunar_lander": (8, 230.0), "lunar_lander_continuous": (8, 180.0), "car_racing": (1, 600.0)}
+REACHED = {
+    "lunar_lander": (8, 230.0),
+    "lunar_lander_continuous": (8, 180.0),
+    "car_racing": (1, 600.0),
+}
 
 
 @pytest.mark.parametrize(
-    "task", ["lunar_lander", "lunar_lander_continuous", pytest.param("car_racing", marks=pytest.mark.slow)]
+    "task",
+    ["lunar_lander", "lunar_lander_continuous", pytest.param("car_racing", marks=pytest.mark.slow)],
 )
 def test_a_hand_written_program_solves_it_through_the_abi(task: str) -> None:
     episodes, score = REACHED[task]

@@ -1,4 +1,5 @@
-"""Every classic control profile keeps the contract, its texts are true, its Programs run and the measures are right."""
+"""Every classic control profile keeps the contract, its texts are true, its Programs run and the
+measures are right."""
 
 from __future__ import annotations
 
@@ -56,18 +57,27 @@ def test_parameters_are_a_flat_object_of_numbers_the_program_reads(task: str) ->
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_the_first_programs_are_weak(task: str) -> None:
     """Room to improve: none comes near what counts as solved."""
-    enough = {"cartpole": 100, "pendulum": -400, "acrobot": -300, "mountain_car": -190, "mountain_car_continuous": 50}
+    enough = {
+        "cartpole": 100,
+        "pendulum": -400,
+        "acrobot": -300,
+        "mountain_car": -190,
+        "mountain_car_continuous": 50,
+    }
     benchmark = load(task)
     for name in ("initial", "parametric", "random"):
         returns = [
-            run_program(benchmark, benchmark.programs[name], EpisodeSpec(i, i, i)).episode_return for i in range(4)
+            run_program(benchmark, benchmark.programs[name], EpisodeSpec(i, i, i)).episode_return
+            for i in range(4)
         ]
         assert sum(returns) / 4 < enough[task]
 
 
 def test_cartpole_says_which_bound_ended_it() -> None:
     benchmark = load("cartpole")
-    assert rollout(benchmark, EpisodeSpec(0, 1, 1), lambda _: 1).measures["ended_by"] == "pole_angle"
+    assert (
+        rollout(benchmark, EpisodeSpec(0, 1, 1), lambda _: 1).measures["ended_by"] == "pole_angle"
+    )
     gains = (0.5, 1.0, 10.0, 2.0)
     drift = rollout(
         benchmark,
@@ -76,10 +86,15 @@ def test_cartpole_says_which_bound_ended_it() -> None:
     )
     assert drift.measures["ended_by"] == "cart_position"
     held = rollout(
-        benchmark, EpisodeSpec(0, 1, 1), lambda o: int(sum(g * x for g, x in zip(gains, o, strict=True)) > 0)
+        benchmark,
+        EpisodeSpec(0, 1, 1),
+        lambda o: int(sum(g * x for g, x in zip(gains, o, strict=True)) > 0),
     )
     assert (held.length, held.measures["ended_by"]) == (500, "time")
-    assert rollout(benchmark, EpisodeSpec(0, 1, 1), lambda _: 1, steps=2).measures["ended_by"] == "failure"
+    assert (
+        rollout(benchmark, EpisodeSpec(0, 1, 1), lambda _: 1, steps=2).measures["ended_by"]
+        == "failure"
+    )
 
 
 def test_pendulum_measures_how_long_it_was_upright() -> None:
@@ -90,7 +105,9 @@ def test_pendulum_measures_how_long_it_was_upright() -> None:
     thetas = [math.atan2(step.observation[1], step.observation[0]) for step in steps]
     measures = environment.measures()
     assert measures["mean_abs_theta"] == pytest.approx(sum(map(abs, thetas)) / 60)
-    assert measures["fraction_upright"] == pytest.approx(sum(abs(theta) < 0.2 for theta in thetas) / 60)
+    assert measures["fraction_upright"] == pytest.approx(
+        sum(abs(theta) < 0.2 for theta in thetas) / 60
+    )
     assert measures["final_theta"] == pytest.approx(thetas[-1])
     assert measures["torque_cost"] == pytest.approx(60 * 0.004)
 
@@ -114,22 +131,35 @@ def test_acrobots_tip_height_is_what_ends_the_episode() -> None:
     assert (outcome.measures["max_tip_height"] > 1) is (outcome.ending == "terminated")  # type: ignore[operator]
 
 
-# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed case + 1.
+# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed
+# case + 1.
 PUBLISHED = {"acrobot": -499.15625, "mountain_car_continuous": -33.359488}
-ROW = {"kind": "paper", "cases": "hash", "policy_seed": "case_plus_one", "validation": 0, "assessment": 32}
+ROW = {
+    "kind": "paper",
+    "cases": "hash",
+    "policy_seed": "case_plus_one",
+    "validation": 0,
+    "assessment": 32,
+}
 
 
 @pytest.mark.parametrize("task", sorted(PUBLISHED))
 def test_random_reproduces_the_published_row_through_the_engine(task: str) -> None:
     benchmark = {"name": task, "out_of_bounds": "clip"}
     result = evaluate(
-        load(task).programs["random"], benchmark, split="assessment", pool=ROW, selection="last", workers=1
+        load(task).programs["random"],
+        benchmark,
+        split="assessment",
+        pool=ROW,
+        selection="last",
+        workers=1,
     )
     assert len(result.episodes) == 32
     assert result.mean == pytest.approx(PUBLISHED[task], abs=6e-7)
 
 
-# What the hand-written Programs in reference/ reach: that each task can be solved through the ABI, and stays so.
+# What the hand-written Programs in reference/ reach: that each task can be solved through the ABI,
+# and stays so.
 REFERENCE = Path(__file__).parent / "reference"
 REACHED = {
     "cartpole": 500.0,
@@ -148,4 +178,6 @@ def test_a_hand_written_program_solves_it_through_the_abi(task: str) -> None:
 
 
 def test_every_task_has_a_reference() -> None:
-    assert {path.parent.name for path in REFERENCE.glob("*/policy.py")} == set(TASKS) == set(REACHED)
+    assert (
+        {path.parent.name for path in REFERENCE.glob("*/policy.py")} == set(TASKS) == set(REACHED)
+    )

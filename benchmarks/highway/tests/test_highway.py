@@ -1,4 +1,5 @@
-"""Every highway profile keeps the contract, its texts are true, its Programs run and the measures are right."""
+"""Every highway profile keeps the contract, its texts are true, its Programs run and the measures
+are right."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ PARAMETRIC = sorted(task for task in TASKS if "parametric" in load(task).program
 LIMITS = Limits(1.0, 60.0, 1 << 30, 1 << 16, 4 << 20, 120.0, 50.0)
 QUICK = ["exit", "merge", "racetrack", "two_way", "u_turn"]
 SLOW = [pytest.param(task, marks=pytest.mark.slow) for task in sorted(set(TASKS) - set(QUICK))]
-TABLES = {"roundabout": "absolute", "intersection": "absolute", "highway": "", "merge": "", "exit": ""}
+TABLES = {
+    "roundabout": "absolute",
+    "intersection": "absolute",
+    "highway": "",
+    "merge": "",
+    "exit": "",
+}
 
 
 @pytest.mark.parametrize("task", [*QUICK, *SLOW])
@@ -39,7 +46,7 @@ def test_a_replay_is_drawn_without_a_screen(tmp_path: Path) -> None:
     assert [a.media_type for a in artifacts] == ["image/gif", "image/png"]
 
 
-# --- texts and fields --------------------------------------------------------------------------------------------
+# --- texts and fields -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -53,7 +60,8 @@ def test_the_text_names_every_field_and_the_failure_score(task: str) -> None:
 
 @pytest.mark.parametrize("task", sorted(TABLES))
 def test_rows_are_cars_in_the_units_of_the_fields(task: str) -> None:
-    """Every row but the empty ones is a car (or obstacle) of the simulator, in the frame the text gives."""
+    """Every row but the empty ones is a car (or obstacle) of the simulator, in the frame the text
+    gives."""
     benchmark = load(task)
     env = benchmark.open()
     observation, _ = env.reset(seed=4)
@@ -63,9 +71,14 @@ def test_rows_are_cars_in_the_units_of_the_fields(task: str) -> None:
     rows = [dict(zip(names, (row * units).tolist(), strict=True)) for row in observation]
     ego = world.vehicle
     origin_x, origin_y = (0.0, 0.0) if TABLES[task] else ego.position
-    cut = [units[names.index(n)] if fields[names.index(n)].high == 1 else math.inf for n in ("x", "y")]
+    cut = [
+        units[names.index(n)] if fields[names.index(n)].high == 1 else math.inf for n in ("x", "y")
+    ]
     others = [
-        (np.clip(o.position[0] - origin_x, -cut[0], cut[0]), np.clip(o.position[1] - origin_y, -cut[1], cut[1]))
+        (
+            np.clip(o.position[0] - origin_x, -cut[0], cut[0]),
+            np.clip(o.position[1] - origin_y, -cut[1], cut[1]),
+        )
         for o in [*world.road.vehicles, *world.road.objects]
     ]
     shown = [row for row in rows[1:] if row["presence"]]
@@ -86,8 +99,12 @@ def test_parkings_units_heading_and_goal_are_those_of_the_text() -> None:
         observation, _ = env.reset(seed=seed)
         world = env.unwrapped
         goal = world.vehicle.goal
-        assert (observation["desired_goal"][:2] * 100).tolist() == pytest.approx(goal.position.tolist())
-        assert observation["achieved_goal"][4:].tolist() == pytest.approx(world.vehicle.direction.tolist())
+        assert (observation["desired_goal"][:2] * 100).tolist() == pytest.approx(
+            goal.position.tolist()
+        )
+        assert observation["achieved_goal"][4:].tolist() == pytest.approx(
+            world.vehicle.direction.tolist()
+        )
         assert observation["desired_goal"][5] == pytest.approx(math.copysign(1, goal.position[1]))
         goals.add(tuple(np.round(goal.position).astype(int).tolist()))
         left += goal.position[0] < 0
@@ -100,7 +117,10 @@ def test_the_car_turns_and_speeds_up_as_the_text_says() -> None:
     benchmark = load("parking")
     environment = benchmark.make(EpisodeSpec(0, 1, 1))
     first = environment.reset()["achieved_goal"]
-    seen = [environment.step(np.array([1.0, 0.5], np.float32)).observation["achieved_goal"] for _ in range(3)]
+    seen = [
+        environment.step(np.array([1.0, 0.5], np.float32)).observation["achieved_goal"]
+        for _ in range(3)
+    ]
     x, y, heading, speed = 0.0, 0.0, math.atan2(first[5], first[4]), 0.0
     slip = math.atan(math.tan(math.pi / 8) / 2)
     for _ in range(9):
@@ -112,13 +132,20 @@ def test_the_car_turns_and_speeds_up_as_the_text_says() -> None:
 
 
 def test_the_reward_is_the_formula_in_the_text() -> None:
-    """The reward's terms are columns: of the formula in the text they make the reward, to rounding."""
+    """The reward's terms are columns: of the formula in the text they make the reward, to
+    rounding."""
     formulas: dict[str, Any] = {
         "roundabout": lambda t: (
-            (0.2 * t["high_speed"] - 0.05 * t["lane_change"] - t["crashed"] + 1) / 1.2 * t["on_road"]
+            (0.2 * t["high_speed"] - 0.05 * t["lane_change"] - t["crashed"] + 1)
+            / 1.2
+            * t["on_road"]
         ),
-        "racetrack": lambda t: (t["lane_centering"] - 0.3 * t["action"] - t["crashed"] + 1) / 2 * t["on_road"],
-        "u_turn": lambda t: (0.4 * t["high_speed"] + 0.1 * t["left_lane"] - t["crashed"] + 1) / 1.5 * t["on_road"],
+        "racetrack": lambda t: (
+            (t["lane_centering"] - 0.3 * t["action"] - t["crashed"] + 1) / 2 * t["on_road"]
+        ),
+        "u_turn": lambda t: (
+            (0.4 * t["high_speed"] + 0.1 * t["left_lane"] - t["crashed"] + 1) / 1.5 * t["on_road"]
+        ),
         "two_way": lambda t: 0.8 * t["high_speed"] + 0.2 * t["left_lane"],
         "exit": lambda t: min(1.0, t["goal"] + 0.1 * t["high_speed"]),
         "merge": lambda t: (
@@ -144,7 +171,7 @@ def test_the_reward_is_the_formula_in_the_text() -> None:
         environment.close()
 
 
-# --- the simulator, unchanged ------------------------------------------------------------------------------------
+# --- the simulator, unchanged ---------------------------------------------------------------------
 
 
 def trajectory(env: Any, seed: int, actions: list[Any]) -> list[bytes]:
@@ -162,7 +189,9 @@ def trajectory(env: Any, seed: int, actions: list[Any]) -> list[bytes]:
 @pytest.mark.parametrize("task", ["parking", "roundabout", "merge"])
 def test_episodes_are_those_of_plain_gymnasium(task: str) -> None:
     benchmark = load(task)
-    actions: list[Any] = [np.array([0.3, 0.2], np.float32)] * 5 if task == "parking" else [3, 1, 4, 1, 1]
+    actions: list[Any] = (
+        [np.array([0.3, 0.2], np.float32)] * 5 if task == "parking" else [3, 1, 4, 1, 1]
+    )
     ours = trajectory(benchmark.open(), 11, actions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -170,7 +199,8 @@ def test_episodes_are_those_of_plain_gymnasium(task: str) -> None:
 
 
 def test_an_intersection_in_the_same_process_changes_no_other_task() -> None:
-    """highway-env's intersection writes how its traffic drives into the class that all traffic is of."""
+    """highway-env's intersection writes how its traffic drives into the class that all traffic is
+    of."""
     before = trajectory(load("merge").open(), 5, [1] * 4)
     intersection = load("intersection")
     alone = trajectory(intersection.open(), 5, [1] * 3)
@@ -196,7 +226,7 @@ def test_the_limit_of_the_profile_is_where_the_tasks_own_clock_ends(task: str, h
     assert env.unwrapped.config["policy_frequency"] == hertz
 
 
-# --- measures ----------------------------------------------------------------------------------------------------
+# --- measures -------------------------------------------------------------------------------------
 
 
 def test_a_drive_into_the_wall_is_a_collision_and_costs_five() -> None:
@@ -228,7 +258,7 @@ def test_roundabouts_measures_are_sums_of_its_columns() -> None:
     assert outcome.measures["collision"] is (outcome.ending == "terminated")
 
 
-# --- Programs ----------------------------------------------------------------------------------------------------
+# --- Programs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", PARAMETRIC)
@@ -247,11 +277,14 @@ def case(task: str, index: int) -> int:
 
 
 def engine_scores(task: str, program: Path, count: int) -> list[float]:
-    """Returns of the first held-out cases, through the engine, isolated as well as it can be here."""
+    """Returns of the first held-out cases, through the engine, isolated as well as it can be
+    here."""
     episodes = [EpisodeSpec(i, case(task, i), case(task, i) + 1) for i in range(count)]
     reference = load(task, out_of_bounds="clip").reference
     level = choose("auto", False)
-    with LocalExecutor(reference, LIMITS, workers=1, isolation=level, policy_packages=("numpy",)) as engine:
+    with LocalExecutor(
+        reference, LIMITS, workers=1, isolation=level, policy_packages=("numpy",)
+    ) as engine:
         results = engine.evaluate(program, episodes)
     assert all(r.outcome is not None and r.outcome.failure is None for r in results), results
     return [r.outcome.episode_return for r in results if r.outcome is not None]
@@ -259,8 +292,11 @@ def engine_scores(task: str, program: Path, count: int) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "count"), [("parking", 1), ("roundabout", 2)])
-def test_random_is_repeatable_and_draws_as_a_seeded_action_space_does(task: str, count: int) -> None:
-    """The paper's own row cannot be had again: highway-env makes a new, unseeded action space in every reset."""
+def test_random_is_repeatable_and_draws_as_a_seeded_action_space_does(
+    task: str, count: int
+) -> None:
+    """The paper's own row cannot be had again: highway-env makes a new, unseeded action space in
+    every reset."""
     engine = engine_scores(task, load(task).programs["random"], count)
     by_hand = []
     for index in range(count):
@@ -277,7 +313,9 @@ def test_random_is_repeatable_and_draws_as_a_seeded_action_space_does(task: str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "reached"), [("parking", -9.0), ("roundabout", 9.5)])
-def test_the_reference_program_solves_the_task_through_the_engine(task: str, reached: float) -> None:
+def test_the_reference_program_solves_the_task_through_the_engine(
+    task: str, reached: float
+) -> None:
     assert math.fsum(engine_scores(task, REFERENCE / task, 4)) / 4 > reached
 
 
@@ -290,7 +328,9 @@ def test_the_first_programs_are_weak(task: str, weak: float) -> None:
 
 
 @pytest.mark.parametrize("task", ["parking", "roundabout"])
-def test_a_replay_shows_something_without_a_screen(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_shows_something_without_a_screen(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     env = load(task).open(render_mode="rgb_array")
     try:

@@ -1,4 +1,5 @@
-"""Every MiniGrid profile keeps the contract, is the plain task, and is solved by a hand-written planner."""
+"""Every MiniGrid profile keeps the contract, is the plain task, and is solved by a hand-written
+planner."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ import pytest
 from evopolicy_minigrid import TASKS, load, load_any
 
 from evopolicy import evaluate
-from evopolicy.authoring import BenchmarkError, ConfigError, EpisodeSpec, check_benchmark, find_benchmark, rollout
+from evopolicy.authoring import (
+    BenchmarkError,
+    ConfigError,
+    EpisodeSpec,
+    check_benchmark,
+    find_benchmark,
+    rollout,
+)
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE, DONE = range(7)
 # One planner solves every task.
@@ -71,7 +79,7 @@ def test_the_step_limit_is_the_tasks_own(task: str) -> None:
     env.close()
 
 
-# --- the two step limits -----------------------------------------------------------------------------------------
+# --- the two step limits --------------------------------------------------------------------------
 
 
 def test_door_key_may_be_cut_at_a_thousand_steps_and_keeps_its_reward() -> None:
@@ -97,7 +105,7 @@ def test_the_tasks_own_limit_can_be_changed_and_the_reward_with_it() -> None:
     assert benchmark.spec.digest != load("minigrid_four_rooms").spec.digest
 
 
-# --- spaces ------------------------------------------------------------------------------------------------------
+# --- spaces ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -128,7 +136,7 @@ def test_the_text_has_the_simulators_codes() -> None:
     assert all(f"{code} {name}" in states for name, code in STATE_TO_IDX.items())
 
 
-# --- any id ------------------------------------------------------------------------------------------------------
+# --- any id ---------------------------------------------------------------------------------------
 
 
 DYNAMIC = "MiniGrid-Dynamic-Obstacles-5x5-v0"
@@ -136,7 +144,9 @@ DYNAMIC = "MiniGrid-Dynamic-Obstacles-5x5-v0"
 
 @pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5-v0", "BabyAI-GoToLocal-v0", DYNAMIC])
 def test_any_id_keeps_the_contract(env_id: str) -> None:
-    check_benchmark(load_any(env_id), render=False, steps=30, deterministic=env_id == "MiniGrid-Empty-5x5-v0")
+    check_benchmark(
+        load_any(env_id), render=False, steps=30, deterministic=env_id == "MiniGrid-Empty-5x5-v0"
+    )
 
 
 def test_any_id_is_found_by_name() -> None:
@@ -154,7 +164,9 @@ def test_a_limit_that_depends_on_the_mission_is_bounded_and_said_to() -> None:
     assert "at most 800 steps" in spec.ending
 
 
-@pytest.mark.parametrize("env_id", ["BabyAI-MiniBossLevel-v0", "BabyAI-GoToSeqS5R2-v0", "BabyAI-SynthS5R2-v0"])
+@pytest.mark.parametrize(
+    "env_id", ["BabyAI-MiniBossLevel-v0", "BabyAI-GoToSeqS5R2-v0", "BabyAI-SynthS5R2-v0"]
+)
 def test_no_episode_of_a_grammar_of_missions_has_a_higher_limit(env_id: str) -> None:
     benchmark = load_any(env_id)
     env = benchmark.open()
@@ -196,7 +208,7 @@ def test_what_is_no_id_of_the_family_is_refused(env_id: str, words: str) -> None
         load_any(env_id)
 
 
-# --- Programs ----------------------------------------------------------------------------------------------------
+# --- Programs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -212,14 +224,21 @@ def test_an_unknown_task_is_refused_with_the_near_name() -> None:
         load("minigrid_doorkey")
 
 
-# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed case + 1.
+# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed
+# case + 1.
 PUBLISHED = {
     "minigrid_door_key": 0.0,
     "minigrid_key_corridor": 0.0,
     "minigrid_four_rooms": 0.041688,
     "minigrid_obstructed_maze": 0.0,
 }
-ROW = {"kind": "paper", "cases": "hash", "policy_seed": "case_plus_one", "validation": 0, "assessment": 32}
+ROW = {
+    "kind": "paper",
+    "cases": "hash",
+    "policy_seed": "case_plus_one",
+    "validation": 0,
+    "assessment": 32,
+}
 
 
 @pytest.mark.slow
@@ -228,20 +247,27 @@ def test_random_reproduces_the_published_row_through_the_engine(task: str) -> No
     options = {"max_steps": 1000} if task == "minigrid_door_key" else {}
     benchmark = {"name": task, "out_of_bounds": "clip", **options}
     result = evaluate(
-        load(task).programs["random"], benchmark, split="assessment", pool=ROW, selection="last", workers=1
+        load(task).programs["random"],
+        benchmark,
+        split="assessment",
+        pool=ROW,
+        selection="last",
+        workers=1,
     )
     assert len(result.episodes) == 32
     assert result.mean == pytest.approx(PUBLISHED[task], abs=6e-7)
 
 
-# What the hand-written Program in reference/ reaches: that each task can be solved through the ABI, and stays so.
+# What the hand-written Program in reference/ reaches: that each task can be solved through the ABI,
+# and stays so.
 REACHED = {
     "minigrid_door_key": (3, 0.96),
     "minigrid_key_corridor": (4, 0.88),
     "minigrid_four_rooms": (8, 0.55),
     "minigrid_obstructed_maze": (4, 0.9),
 }
-"""Held-out Episodes and the mean score on them; more where scores differ much from Episode to Episode."""
+"""Held-out Episodes and the mean score on them; more where scores differ much from Episode to
+Episode."""
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))

@@ -1,4 +1,5 @@
-"""What is counted beside a MiniGrid Episode is what happened in it, and the text grids show what was seen."""
+"""What is counted beside a MiniGrid Episode is what happened in it, and the text grids show what
+was seen."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def script(*actions: int) -> Callable[[Any], int]:
 
 @pytest.fixture
 def stage() -> Any:
-    """A DoorKey Environment whose grid tests arrange: the agent at (1, 1) looking right, nothing but walls around."""
+    """A DoorKey Environment whose grid tests arrange: the agent at (1, 1) looking right, nothing
+    but walls around."""
     env = load("minigrid_door_key").open()
     progress = Progress(env)
     progress.reset(seed=0)
@@ -74,7 +76,12 @@ def test_a_box_is_opened_and_a_ball_moved(stage: Any) -> None:
     assert (info["boxes_opened"], info["key_in_view"], info["keys_taken"]) == (1, 1, 0)
     task.grid.set(2, 1, Ball("green"))
     info = step(progress, PICKUP, RIGHT, DROP)
-    assert (info["balls_taken"], info["objects_taken"], info["carried_object"], info["idle_actions"]) == (1, 1, 0, 0)
+    assert (
+        info["balls_taken"],
+        info["objects_taken"],
+        info["carried_object"],
+        info["idle_actions"],
+    ) == (1, 1, 0, 0)
 
 
 def test_a_box_with_nothing_in_it_is_opened_too(stage: Any) -> None:
@@ -115,9 +122,13 @@ def test_seen_cells_are_those_the_simulator_shows(seed: int) -> None:
                     seen.add((x, y))
                     cell = task.grid.get(x, y)
                     if (i, j) != (3, 6):
-                        assert image[i, j].tolist() == list(cell.encode() if cell is not None else (1, 0, 0))
+                        assert image[i, j].tolist() == list(
+                            cell.encode() if cell is not None else (1, 0, 0)
+                        )
         assert info["cells_seen"] == len(seen)
-        observation, _, terminated, _, info = progress.step(int(rng.choice([LEFT, RIGHT, FORWARD, FORWARD, TOGGLE])))
+        observation, _, terminated, _, info = progress.step(
+            int(rng.choice([LEFT, RIGHT, FORWARD, FORWARD, TOGGLE]))
+        )
         if terminated:
             break
     env.close()
@@ -128,7 +139,13 @@ def test_measures_say_when_subgoals_were_reached(tmp_path: Path) -> None:
     told: dict[str, Any] = dict(outcome.measures)
     assert told["solved"] is told["key_found"] is told["door_opened"] is True
     assert told["subgoals_reached"] == 3
-    assert 0 <= told["key_seen_step"] <= told["key_found_step"] < told["door_opened_step"] < told["steps_to_solve"]
+    assert (
+        0
+        <= told["key_seen_step"]
+        <= told["key_found_step"]
+        < told["door_opened_step"]
+        < told["steps_to_solve"]
+    )
     assert told["target_seen_step"] <= told["steps_to_solve"] == outcome.length
     assert outcome.episode_return == pytest.approx(1 - 0.9 * outcome.length / 2560)
 
@@ -160,7 +177,7 @@ def test_rooms_are_counted() -> None:
     assert outcome.measures["rooms_visited"] == 1
 
 
-# --- text grids --------------------------------------------------------------------------------------------------
+# --- text grids -----------------------------------------------------------------------------------
 
 
 def solved_door_key(tmp_path: Path) -> tuple[Outcome, Path]:
@@ -172,7 +189,9 @@ def solved_door_key(tmp_path: Path) -> tuple[Outcome, Path]:
     folder = Path(__file__).parent / "reference" / "any_task"
     sys.path.insert(0, str(folder))
     try:
-        outcome = run_program(load("minigrid_door_key"), folder, EpisodeSpec(3, 5, 5), trace=tmp_path / "t")
+        outcome = run_program(
+            load("minigrid_door_key"), folder, EpisodeSpec(3, 5, 5), trace=tmp_path / "t"
+        )
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop("planner", None)
@@ -180,7 +199,9 @@ def solved_door_key(tmp_path: Path) -> tuple[Outcome, Path]:
 
 
 def written(trace: Path, folder: Path, outcome: Outcome) -> dict[str, str]:
-    artifacts = load("minigrid_door_key").artifacts([EpisodeResult(outcome.index, outcome, trace=trace)], folder)
+    artifacts = load("minigrid_door_key").artifacts(
+        [EpisodeResult(outcome.index, outcome, trace=trace)], folder
+    )
     assert {a.name for a in artifacts} == {
         f"episodes/{n}" for n in ("traces.json", "0003.npz", "0003.txt", "grids.txt")
     }
@@ -231,24 +252,47 @@ def assert_shown(shown: str, task: Any, x: int, y: int) -> None:
     elif cell.type == "wall":
         assert shown == "##"
     else:
-        letters = {"door": "L" if getattr(cell, "is_locked", False) else "D", "key": "K", "ball": "O", "box": "B"}
+        letters = {
+            "door": "L" if getattr(cell, "is_locked", False) else "D",
+            "key": "K",
+            "ball": "O",
+            "box": "B",
+        }
         assert shown == letters[cell.type] + {"grey": "e"}.get(cell.color, cell.color[0])
 
 
-def test_long_episodes_keep_both_ends_and_count_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_episodes_keep_both_ends_and_count_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grids, "VIEWS", 10)
-    rollout(load("minigrid_four_rooms"), EpisodeSpec(0, 1, 1), lambda _: LEFT, trace=tmp_path / "t", steps=30)
+    rollout(
+        load("minigrid_four_rooms"),
+        EpisodeSpec(0, 1, 1),
+        lambda _: LEFT,
+        trace=tmp_path / "t",
+        steps=30,
+    )
     text = grids.episode_text(read_trace(tmp_path / "t"))
-    assert re.findall(r"^step (\d+)", text, re.MULTILINE) == [str(n) for n in (0, 1, 2, 3, 4, 26, 27, 28, 29, 30)]
+    assert re.findall(r"^step (\d+)", text, re.MULTILINE) == [
+        str(n) for n in (0, 1, 2, 3, 4, 26, 27, 28, 29, 30)
+    ]
     assert "[21 steps left out]" in text
 
 
-def test_episodes_beyond_the_bound_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_beyond_the_bound_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grids, "TOTAL_BYTES", 100)
     results: Sequence[EpisodeResult] = [
         EpisodeResult(
             i,
-            rollout(load("minigrid_four_rooms"), EpisodeSpec(i, i, i), script(), trace=tmp_path / str(i), steps=2),
+            rollout(
+                load("minigrid_four_rooms"),
+                EpisodeSpec(i, i, i),
+                script(),
+                trace=tmp_path / str(i),
+                steps=2,
+            ),
             trace=tmp_path / str(i),
         )
         for i in range(3)

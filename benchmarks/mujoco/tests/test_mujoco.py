@@ -1,4 +1,5 @@
-"""Every MuJoCo profile keeps the contract, its fields stand where the model has them, its Programs run."""
+"""Every MuJoCo profile keeps the contract, its fields stand where the model has them, its Programs
+run."""
 
 from __future__ import annotations
 
@@ -61,9 +62,18 @@ JOINTS: dict[str, dict[str, str]] = {
         "fshin": "front_shin_angle",
         "ffoot": "front_foot_angle",
     },
-    "hopper": {"rootz": "torso_height", "rooty": "torso_angle", "thigh_joint": "thigh_angle", "leg_joint": "leg_angle"},
+    "hopper": {
+        "rootz": "torso_height",
+        "rooty": "torso_angle",
+        "thigh_joint": "thigh_angle",
+        "leg_joint": "leg_angle",
+    },
     "walker2d": {"thigh_joint": "right_thigh_angle", "foot_left_joint": "left_foot_angle"},
-    "swimmer": {"free_body_rot": "front_angle", "motor1_rot": "front_joint_angle", "motor2_rot": "back_joint_angle"},
+    "swimmer": {
+        "free_body_rot": "front_angle",
+        "motor1_rot": "front_joint_angle",
+        "motor2_rot": "back_joint_angle",
+    },
     "ant": {f"{part}_{n}": f"{part}_{n}_angle" for part in ("hip", "ankle") for n in (1, 2, 3, 4)},
     "pusher": {
         "r_shoulder_pan_joint": "shoulder_pan_angle",
@@ -71,7 +81,11 @@ JOINTS: dict[str, dict[str, str]] = {
         "r_wrist_roll_joint": "wrist_roll_angle",
     },
     "inverted_pendulum": {"slider": "cart_position", "hinge": "pole_angle"},
-    "humanoid": {"abdomen_z": "abdomen_z_angle", "abdomen_y": "abdomen_y_angle", "left_elbow": "left_elbow_angle"},
+    "humanoid": {
+        "abdomen_z": "abdomen_z_angle",
+        "abdomen_y": "abdomen_y_angle",
+        "left_elbow": "left_elbow_angle",
+    },
 }
 MOTORS = {
     "half_cheetah": ["bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot"],
@@ -133,7 +147,9 @@ def test_half_cheetahs_measures_are_those_of_the_reward() -> None:
     outcome = rollout(load("half_cheetah"), EpisodeSpec(0, 1, 1), lambda _: [0.5] * 6, steps=100)
     measures: dict[str, Any] = dict(outcome.measures)
     assert measures["control_reward"] == pytest.approx(-0.1 * 6 * 0.25 * 100)
-    assert measures["forward_reward"] + measures["control_reward"] == pytest.approx(outcome.episode_return)
+    assert measures["forward_reward"] + measures["control_reward"] == pytest.approx(
+        outcome.episode_return
+    )
     assert measures["distance"] == pytest.approx(0.05 * measures["forward_reward"])
     assert measures["mean_speed"] == pytest.approx(measures["forward_reward"] / 100)
 
@@ -186,19 +202,37 @@ def test_the_usual_targets_of_tuning_are_parametric() -> None:
 def test_the_first_half_cheetah_programs_are_weak() -> None:
     benchmark = load("half_cheetah", max_steps=300)
     for name in ("initial", "parametric", "random"):
-        assert run_program(benchmark, benchmark.programs[name], EpisodeSpec(0, 1, 1)).episode_return < 100
+        assert (
+            run_program(benchmark, benchmark.programs[name], EpisodeSpec(0, 1, 1)).episode_return
+            < 100
+        )
 
 
-# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed case + 1.
+# The published random row (arXiv 2607.02440): the mean over these 32 cases with the policy seed
+# case + 1.
 PUBLISHED = {"reacher": -43.771999, "pusher": -147.461739}
-ROW = {"kind": "paper", "cases": "hash", "policy_seed": "case_plus_one", "validation": 0, "assessment": 32}
+ROW = {
+    "kind": "paper",
+    "cases": "hash",
+    "policy_seed": "case_plus_one",
+    "validation": 0,
+    "assessment": 32,
+}
 
 
 def random_row(task: str, episodes: int) -> Result:
     """The random Program on the first of the paper's held-out cases, through the engine."""
     benchmark = {"name": task, "out_of_bounds": "clip"}
     program = load(task).programs["random"]
-    return evaluate(program, benchmark, split="assessment", episodes=episodes, pool=ROW, selection="last", workers=1)
+    return evaluate(
+        program,
+        benchmark,
+        split="assessment",
+        episodes=episodes,
+        pool=ROW,
+        selection="last",
+        workers=1,
+    )
 
 
 @pytest.mark.parametrize("task", sorted(PUBLISHED))
@@ -208,17 +242,21 @@ def test_random_reproduces_the_published_row_through_the_engine(task: str) -> No
 
 @pytest.mark.parametrize("task", ["half_cheetah", "ant"])
 def test_what_cannot_match_the_published_row_is_the_same_again(task: str) -> None:
-    """Chaotic in the platform's floating point, so unlike the paper's machine; but equal here, engine or not."""
+    """Chaotic in the platform's floating point, so unlike the paper's machine; but equal here,
+    engine or not."""
     benchmark = load(task, out_of_bounds="clip")
     cases = [paper_hash_case(case_name(benchmark.spec), "assessment", index) for index in range(2)]
     alone = [
-        run_program(benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)).episode_return
+        run_program(
+            benchmark, benchmark.programs["random"], EpisodeSpec(i, case, case + 1)
+        ).episode_return
         for i, case in enumerate(cases)
     ]
     assert [episode.score for episode in random_row(task, 2).episodes] == alone
 
 
-# What the hand-written Programs in reference/ reach: that each task can be solved through the ABI, and stays so.
+# What the hand-written Programs in reference/ reach: that each task can be solved through the ABI,
+# and stays so.
 REFERENCE = Path(__file__).parent / "reference"
 REACHED = {"half_cheetah": 2000.0, "reacher": -6.0}
 

@@ -1,4 +1,5 @@
-"""Every robotics profile keeps the contract, its fields stand where the model has them, its Programs run."""
+"""Every robotics profile keeps the contract, its fields stand where the model has them, its
+Programs run."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def test_a_replay_is_drawn_where_opengl_works(tmp_path: Path) -> None:
     assert [a.media_type for a in artifacts] == ["image/gif", "image/png"]
 
 
-# --- texts and fields --------------------------------------------------------------------------------------------
+# --- texts and fields -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -52,13 +53,19 @@ def test_the_text_names_every_field_and_the_failure_score(task: str) -> None:
     assert all(f.meaning for f in (*spec.observation_fields, *spec.action_fields, *spec.measures))
     assert f"{spec.failure_score:.0f}" in spec.scoring
     assert f"{spec.max_steps} steps" in spec.ending
-    assert all(key in spec.observation_text for key in ("achieved_goal", "desired_goal", "observation"))
+    assert all(
+        key in spec.observation_text for key in ("achieved_goal", "desired_goal", "observation")
+    )
 
 
 def named(task: str, observation: dict[str, Any]) -> dict[str, float]:
     """The numbers of a structured observation by the names of their fields."""
-    numbers = np.concatenate([observation[key] for key in ("achieved_goal", "desired_goal", "observation")])
-    return dict(zip([f.name for f in load(task).spec.observation_fields], numbers.tolist(), strict=True))
+    numbers = np.concatenate(
+        [observation[key] for key in ("achieved_goal", "desired_goal", "observation")]
+    )
+    return dict(
+        zip([f.name for f in load(task).spec.observation_fields], numbers.tolist(), strict=True)
+    )
 
 
 @pytest.fixture
@@ -81,19 +88,26 @@ def test_fetchs_fields_are_what_the_model_says(moved: tuple[Any, dict[str, float
         assert seen[f"offset_{axis}"] == pytest.approx(block[i] - gripper[i])
         assert seen[f"desired_{axis}"] == pytest.approx(task.goal[i])
         assert seen[f"object_turn_{axis}"] == pytest.approx(0.0, abs=0.02)
-    assert seen["right_finger"] == pytest.approx(task.data.joint("robot0:r_gripper_finger_joint").qpos[0])
-    assert seen["left_finger"] == pytest.approx(task.data.joint("robot0:l_gripper_finger_joint").qpos[0])
+    assert seen["right_finger"] == pytest.approx(
+        task.data.joint("robot0:r_gripper_finger_joint").qpos[0]
+    )
+    assert seen["left_finger"] == pytest.approx(
+        task.data.joint("robot0:l_gripper_finger_joint").qpos[0]
+    )
     assert seen["gripper_velocity_x"] > 0.01
     assert seen["object_velocity_x"] == pytest.approx(-seen["gripper_velocity_x"], abs=1e-3)
     assert seen["right_finger"] > 0.04
 
 
 @pytest.mark.parametrize(
-    ("task", "height"), [("fetch_push", 0.425), ("fetch_pick_and_place", 0.425), ("fetch_slide", 0.42)]
+    ("task", "height"),
+    [("fetch_push", 0.425), ("fetch_pick_and_place", 0.425), ("fetch_slide", 0.42)],
 )
 def test_block_and_goal_are_drawn_where_the_text_says(task: str, height: float) -> None:
     env = load(task).open()
-    half, ahead, aside = (0.1, (0.1, 0.7), 0.3) if task == "fetch_slide" else (0.15, (-0.15, 0.15), 0.15)
+    half, ahead, aside = (
+        (0.1, (0.1, 0.7), 0.3) if task == "fetch_slide" else (0.15, (-0.15, 0.15), 0.15)
+    )
     for seed in range(40):
         observation, _ = env.reset(seed=seed)
         start = env.unwrapped.initial_gripper_xpos
@@ -110,7 +124,9 @@ def test_block_and_goal_are_drawn_where_the_text_says(task: str, height: float) 
 def test_the_hands_joints_and_motors_stand_in_the_order_of_the_fields() -> None:
     model = load("hand_reach").open().unwrapped.model
     joints = [model.joint(i) for i in range(model.njnt)]
-    assert [j.range.tolist() for j in joints] == [pytest.approx([j.low, j.high], abs=1e-3) for j in JOINTS]
+    assert [j.range.tolist() for j in joints] == [
+        pytest.approx([j.low, j.high], abs=1e-3) for j in JOINTS
+    ]
     tied = {"robot0:FFJ0", "robot0:MFJ0", "robot0:RFJ0", "robot0:LFJ0"}
     assert [j.name in tied for j in joints] == [not j.motor for j in JOINTS]
     driven = [model.joint(int(model.actuator_trnid[i, 0])).name for i in range(model.nu)]
@@ -123,7 +139,7 @@ def test_the_maze_is_the_one_in_the_text() -> None:
     assert drawn in TASKS["point_maze_medium"].goal
 
 
-# --- the simulator, unchanged ------------------------------------------------------------------------------------
+# --- the simulator, unchanged ---------------------------------------------------------------------
 
 
 def trajectory(env: Any, seed: int, steps: int = 25) -> bytes:
@@ -133,7 +149,9 @@ def trajectory(env: Any, seed: int, steps: int = 25) -> bytes:
     seen = [observation[key].tobytes() for key in sorted(observation)]
     for _ in range(steps):
         observation, reward, *ends, _ = env.step(env.action_space.sample())
-        seen += [observation[key].tobytes() for key in sorted(observation)] + [repr((float(reward), *ends)).encode()]
+        seen += [observation[key].tobytes() for key in sorted(observation)] + [
+            repr((float(reward), *ends)).encode()
+        ]
     env.close()
     return b"".join(seen)
 
@@ -144,7 +162,11 @@ def test_episodes_are_those_of_plain_gymnasium_to_the_byte(task: str) -> None:
     beside = benchmark.open()
     plain = [trajectory(gymnasium.make(benchmark.profile.env_id), seed) for seed in (1, 2)]
     beside.reset(seed=9)
-    for seed in (1, 2, 1):  # the model is compiled at most once, and an Environment with a copy of it goes on meanwhile
+    for seed in (
+        1,
+        2,
+        1,
+    ):  # the model is compiled at most once, and an Environment with a copy of it goes on meanwhile
         beside.step(beside.action_space.sample())
         assert trajectory(benchmark.open(), seed) == plain[seed - 1]
     beside.close()
@@ -152,7 +174,9 @@ def test_episodes_are_those_of_plain_gymnasium_to_the_byte(task: str) -> None:
 
 def test_a_model_is_compiled_once_and_never_shared(tmp_path: Path) -> None:
     path = tmp_path / "ball.xml"
-    path.write_text("<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>")
+    path.write_text(
+        "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    )
     with compiled_once():
         first, second = (mujoco.MjModel.from_xml_path(str(path)) for _ in range(2))
         first.opt.gravity[2] = 1.0
@@ -173,7 +197,7 @@ def test_a_maze_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.iterdir()) == []
 
 
-# --- measures ----------------------------------------------------------------------------------------------------
+# --- measures -------------------------------------------------------------------------------------
 
 
 def test_measures_of_the_goal_are_those_of_the_reward() -> None:
@@ -188,7 +212,9 @@ def test_measures_of_the_goal_are_those_of_the_reward() -> None:
 
 
 def test_a_carried_block_is_told_from_a_pushed_one() -> None:
-    carried = run_program(load("fetch_pick_and_place"), REFERENCE / "fetch_pick_and_place", EpisodeSpec(0, 1, 1))
+    carried = run_program(
+        load("fetch_pick_and_place"), REFERENCE / "fetch_pick_and_place", EpisodeSpec(0, 1, 1)
+    )
     assert carried.measures["steps_carried"] > 10  # type: ignore[operator]
     assert carried.measures["max_object_height"] > 0.7  # type: ignore[operator]
     pushed = run_program(load("fetch_push"), REFERENCE / "fetch_push", EpisodeSpec(0, 1, 1))
@@ -202,7 +228,7 @@ def test_steps_at_the_mazes_goal_are_the_score() -> None:
     assert outcome.episode_return == outcome.measures["steps_at_goal"] > 0
 
 
-# --- Programs ----------------------------------------------------------------------------------------------------
+# --- Programs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", PARAMETRIC)
@@ -219,12 +245,14 @@ def test_the_first_programs_are_weak(task: str) -> None:
     benchmark = load(task)
     for name in ("initial", "parametric", "random"):
         returns = [
-            run_program(benchmark, benchmark.programs[name], EpisodeSpec(i, i, i)).episode_return for i in range(4)
+            run_program(benchmark, benchmark.programs[name], EpisodeSpec(i, i, i)).episode_return
+            for i in range(4)
         ]
         assert sum(returns) / 4 < -25
 
 
-# The published random row (arXiv 2607.02440) is the mean over these 32 cases with the policy seed case + 1.
+# The published random row (arXiv 2607.02440) is the mean over these 32 cases with the policy seed
+# case + 1.
 PUBLISHED = {"fetch_push": -46.03125, "fetch_pick_and_place": -43.75}
 
 
@@ -235,11 +263,14 @@ def case(task: str, index: int) -> int:
 
 
 def engine_scores(task: str, program: Path, count: int) -> list[float]:
-    """Returns of the first held-out cases, through the engine, isolated as well as it can be here."""
+    """Returns of the first held-out cases, through the engine, isolated as well as it can be
+    here."""
     episodes = [EpisodeSpec(i, case(task, i), case(task, i) + 1) for i in range(count)]
     reference = load(task, out_of_bounds="clip").reference
     level = choose("auto", False)
-    with LocalExecutor(reference, LIMITS, workers=1, isolation=level, policy_packages=("numpy",)) as engine:
+    with LocalExecutor(
+        reference, LIMITS, workers=1, isolation=level, policy_packages=("numpy",)
+    ) as engine:
         results = engine.evaluate(program, episodes)
     assert all(r.outcome is not None and r.outcome.failure is None for r in results), results
     return [r.outcome.episode_return for r in results if r.outcome is not None]
@@ -253,7 +284,10 @@ def test_random_reproduces_the_published_row_through_the_engine(task: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("task", "reached"), [("fetch_push", -16.0), ("fetch_pick_and_place", -13.0), ("fetch_reach", -3.0)]
+    ("task", "reached"),
+    [("fetch_push", -16.0), ("fetch_pick_and_place", -13.0), ("fetch_reach", -3.0)],
 )
-def test_the_reference_program_solves_the_task_through_the_engine(task: str, reached: float) -> None:
+def test_the_reference_program_solves_the_task_through_the_engine(
+    task: str, reached: float
+) -> None:
     assert math.fsum(engine_scores(task, REFERENCE / task, 12)) / 12 > reached

@@ -1,4 +1,5 @@
-"""Every toy text profile keeps the contract, its texts are true, its Programs run, Blackjack is told in rounds."""
+"""Every toy text profile keeps the contract, its texts are true, its Programs run, Blackjack is
+told in rounds."""
 
 from __future__ import annotations
 
@@ -62,10 +63,14 @@ def test_fields_have_the_ranges_of_the_space(task: str) -> None:
 
 @pytest.mark.parametrize("task", sorted(set(TASKS) - {"blackjack"}))
 def test_moves_are_those_the_text_names(task: str) -> None:
-    """By the simulator's own table: an Action leads where its name says, or aside, never the other way."""
+    """By the simulator's own table: an Action leads where its name says, or aside, never the other
+    way."""
     benchmark = load(task)
     env = benchmark.open()
-    table, width = env.unwrapped.P, {"taxi": 5, "frozen_lake": 4, "frozen_lake_8x8": 8}.get(task, 12)
+    table, width = (
+        env.unwrapped.P,
+        {"taxi": 5, "frozen_lake": 4, "frozen_lake_8x8": 8}.get(task, 12),
+    )
     scale = 20 if task == "taxi" else 1
     start = ((2 if task == "taxi" else 1) * width + 2) * scale
     where = {"left": -scale, "right": scale, "up": -width * scale, "down": width * scale}
@@ -90,12 +95,14 @@ def test_slippery_ground_is_as_likely_as_the_text_says(task: str) -> None:
 def test_no_episode_can_score_less_than_a_failure(task: str) -> None:
     benchmark = load(task)
     env = benchmark.open()
-    least = min(r for moves in env.unwrapped.P.values() for ends in moves.values() for _, _, r, _ in ends)
+    least = min(
+        r for moves in env.unwrapped.P.values() for ends in moves.values() for _, _, r, _ in ends
+    )
     env.close()
     assert least * benchmark.spec.max_steps >= benchmark.spec.failure_score
 
 
-# --- measures ----------------------------------------------------------------------------------------------------
+# --- measures -------------------------------------------------------------------------------------
 
 
 def test_taxi_counts_penalties_and_says_when_the_passenger_got_in() -> None:
@@ -123,7 +130,7 @@ def test_the_lake_says_where_it_ended() -> None:
     assert letter == ("H" if outcome.measures["fell"] else "G")
 
 
-# --- Blackjack ---------------------------------------------------------------------------------------------------
+# --- Blackjack ------------------------------------------------------------------------------------
 
 
 def rounds(count: int, act: Any) -> list[Outcome]:
@@ -150,7 +157,9 @@ def test_hands_explain_the_score() -> None:
         if result == "bust":
             assert total > 21
             assert told["dealer_sum"] is None
-            assert len(str(told["dealer_hand"]).split()) == 1, "the dealer's other card was never uncovered"
+            assert len(str(told["dealer_hand"]).split()) == 1, (
+                "the dealer's other card was never uncovered"
+            )
         else:
             assert told["dealer_sum"] >= 17  # type: ignore[operator]
             assert len(str(told["dealer_hand"]).split()) >= 2
@@ -166,7 +175,10 @@ def test_the_summary_is_in_rounds_and_not_in_steps() -> None:
     assert stuck == 60 - summary["results"]["bust"]
     assert all(int(total) >= 15 for total in summary["by_sum_stuck_at"])
     assert not {"length", "endings"} & set(summary)
-    mean = sum(group["mean_score"] * group["rounds"] for group in summary["by_dealer_card"].values()) / 60
+    mean = (
+        sum(group["mean_score"] * group["rounds"] for group in summary["by_dealer_card"].values())
+        / 60
+    )
     assert mean == pytest.approx(sum(outcome.episode_return for outcome in outcomes) / 60)
 
 
@@ -174,14 +186,18 @@ def test_the_table_has_one_line_per_round(tmp_path: Path) -> None:
     benchmark = load("blackjack")
     outcomes = rounds(12, lambda hand: int(hand[0] < 17))
     failure = PolicyFailure("exception", "ValueError: no idea", step=0)
-    failed = Outcome(12, 0.0, 0, "failed", failure, {"result": "open", "player_hand": "4 5", "dealer_hand": "A"})
+    failed = Outcome(
+        12, 0.0, 0, "failed", failure, {"result": "open", "player_hand": "4 5", "dealer_hand": "A"}
+    )
     results = [EpisodeResult(o.index, o) for o in (*outcomes, failed)]
     files = {a.name: a.path for a in benchmark.artifacts(results, tmp_path)}
     lines = list(csv.DictReader(files["rounds.csv"].read_text().splitlines()))
     assert [line["round"] for line in lines] == [str(i) for i in range(13)]
     assert [float(line["score"]) for line in lines[:12]] == [o.episode_return for o in outcomes]
     assert (lines[12]["result"], lines[12]["score"]) == ("failed", "")
-    explained = [column["name"] for column in json.loads(files["rounds.json"].read_text())["columns"]]
+    explained = [
+        column["name"] for column in json.loads(files["rounds.json"].read_text())["columns"]
+    ]
     assert explained == list(lines[0])
 
 
@@ -191,7 +207,7 @@ def test_no_hand_lasts_as_long_as_the_limit() -> None:
     assert load("blackjack").spec.max_steps > hits_of_the_longest_hand + 1
 
 
-# --- Programs ----------------------------------------------------------------------------------------------------
+# --- Programs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["blackjack", "frozen_lake"])
@@ -208,7 +224,8 @@ SOLVED = {
     "cliff_walking": (1, -13.0),
     "cliff_walking_slippery": (16, -120.0),
 }
-"""Episodes and the mean score the reference Program reaches on them; the first Programs stay below it."""
+"""Episodes and the mean score the reference Program reaches on them; the first Programs stay below
+it."""
 
 
 @pytest.mark.parametrize("task", sorted(SOLVED))
@@ -221,14 +238,25 @@ def test_the_task_can_be_solved_through_the_abi(task: str) -> None:
 def test_the_first_programs_are_weak(task: str) -> None:
     benchmark = load(task)
     for name in benchmark.programs:
-        assert mean_return(task, benchmark.programs[name], min(SOLVED[task][0], 60)) < SOLVED[task][1]
+        assert (
+            mean_return(task, benchmark.programs[name], min(SOLVED[task][0], 60)) < SOLVED[task][1]
+        )
 
 
 def mean_return(task: str, program: Path, count: int) -> float:
-    """With one Policy for all Episodes where it keeps nothing: planning anew each time would be slow."""
+    """With one Policy for all Episodes where it keeps nothing: planning anew each time would be
+    slow."""
     benchmark = load(task)
     episodes = [EpisodeSpec(i, 500 + i, i) for i in range(count)]
     if program.parent != REFERENCE or task.startswith("frozen_lake"):
-        return math.fsum(run_program(benchmark, program, episode).episode_return for episode in episodes) / count
+        return (
+            math.fsum(
+                run_program(benchmark, program, episode).episode_return for episode in episodes
+            )
+            / count
+        )
     policy = load_policy(program, policy_context(benchmark, episodes[0]))
-    return math.fsum(rollout(benchmark, episode, policy.act).episode_return for episode in episodes) / count
+    return (
+        math.fsum(rollout(benchmark, episode, policy.act).episode_return for episode in episodes)
+        / count
+    )

@@ -34,7 +34,9 @@ class Baseline:
         return {}
 
     def invoke(self, task: AgentTask) -> Invocation:
-        return script_invocation(task, "baseline", {"repeats": self.config.repeats, "episodes": self.config.episodes})
+        return script_invocation(
+            task, "baseline", {"repeats": self.config.repeats, "episodes": self.config.episodes}
+        )
 
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         return read_script(lines)

@@ -9,12 +9,17 @@ from ..scripted.session import SessionClient
 
 
 def work(session: SessionClient, options: dict[str, Any], _: int) -> None:
-    """`options`: `repeats` Submissions, each on the next `episodes` of the pool (None: an even share of the budget)."""
+    """`options`: `repeats` Submissions, each on the next `episodes` of the pool (None: an even
+    share of the budget)."""
     while True:
         status = session.status()
         left = budget_left(status)
         made = status["budget"]["submissions_total"] - left.submissions
-        if status["state"] == "finished" or left.spent or (made >= options["repeats"] and not left.exhaust):
+        if (
+            status["state"] == "finished"
+            or left.spent
+            or (made >= options["repeats"] and not left.exhaust)
+        ):
             break
         share = -(-left.episodes // max(1, options["repeats"] - made))
         units = left.units(options["episodes"] or share)

@@ -17,7 +17,8 @@ _OURS = ("model", "messages", "tools", "stream", "stream_options")
 
 @dataclass(frozen=True)
 class ChatConfig(AgentConfig):
-    """Limits on time, tokens and cost are `session.limits`, skills `prompt.skills`. No secret's value is in it."""
+    """Limits on time, tokens and cost are `session.limits`, skills `prompt.skills`. No secret's
+    value is in it."""
 
     base_url: str
     """Of the server; `/chat/completions` is added: 'http://127.0.0.1:8000/v1'."""
@@ -44,10 +45,11 @@ class ChatConfig(AgentConfig):
     return_reasoning: bool
     """Give a message's separate reasoning back to the server with the conversation."""
     tool_form: Literal["native", "text"]
-    """'native': the protocol's tool calls. 'text': fenced blocks in the message, for models without a tool template."""
+    """'native': the protocol's tool calls. 'text': fenced blocks in the message, for models without
+    a tool template."""
     context_tokens: int | None
-    """What the model can hold, its answer included; beyond it the oldest tool outputs are dropped. null: as the server
-    refuses."""
+    """What the model can hold, its answer included; beyond it the oldest tool outputs are dropped.
+    null: as the server refuses."""
     max_turns: int
     """Messages of the model's in one process."""
     shell_seconds: float
@@ -62,11 +64,14 @@ class ChatConfig(AgentConfig):
     """Before the first of them; it doubles with each. A server's Retry-After goes first."""
 
     price: Price | None
-    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by that list."""
+    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by
+    that list."""
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ConfigError(f"agent.model: is empty; name the model: agent.model=... (agent {self.name})")
+            raise ConfigError(
+                f"agent.model: is empty; name the model: agent.model=... (agent {self.name})"
+            )
         if not self.base_url:
             raise ConfigError(
                 "agent.base_url: is empty; name the server, for instance agent.base_url=http://127.0.0.1:8000/v1"
@@ -87,8 +92,10 @@ class ChatConfig(AgentConfig):
             ("shell_seconds", 1), ("output_bytes", 1024), ("request_seconds", 1), ("retries", 0), ("retry_seconds", 0),
         ):  # fmt: skip
             at_least(key, getattr(self, key), least)
-        if self.context_tokens is not None and self.context_tokens <= 2 * (self.max_output_tokens or 0):
+        if self.context_tokens is not None and self.context_tokens <= 2 * (
+            self.max_output_tokens or 0
+        ):
             raise ConfigError(
-                f"agent.context_tokens: more than twice max_output_tokens ({self.max_output_tokens}) is needed,"
-                f" found {self.context_tokens}"
+                "agent.context_tokens: more than twice max_output_tokens "
+                f"({self.max_output_tokens}) is needed, found {self.context_tokens}"
             )

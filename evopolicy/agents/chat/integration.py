@@ -1,4 +1,5 @@
-"""`chat`: a small tool loop over any Chat Completions server, run in the agent's sandbox; no CLI takes part."""
+"""`chat`: a small tool loop over any Chat Completions server, run in the agent's sandbox; no CLI
+takes part."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from evopolicy.agents.chat.config import ChatConfig
 from evopolicy.agents.coding.cli import check_variables
 from evopolicy.agents.config import identity
 from evopolicy.agents.provider import ModelProvider
-from evopolicy.agents.streams.stream import Collected, cost_of, count_of, inner, numbered_json_lines, text_of
+from evopolicy.agents.streams.stream import (
+    Collected,
+    cost_of,
+    count_of,
+    inner,
+    numbered_json_lines,
+    text_of,
+)
 from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocation, Provider
 from evopolicy.kernel.ports.transcript import ErrorKind, StepSource, Transcript, Usage
 
@@ -85,14 +93,23 @@ class Chat:
             "options": dict(identity(self.config).options),
         }
         folder = Path(__file__).with_name("script")
-        files = {f"scripts/{name}.py": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _FILES}
+        files = {
+            f"scripts/{name}.py": (folder / f"{name}.py").read_text(encoding="utf-8")
+            for name in _FILES
+        }
         files |= {
             "main.py": _MAIN,
             "scripts/__init__.py": "",
             "options.json": json.dumps(payload, indent=2, sort_keys=True) + "\n",
         }
         return Invocation(
-            argv=(str(task.python), "-u", "-B", str(task.staging / "main.py"), str(task.staging / "options.json")),
+            argv=(
+                str(task.python),
+                "-u",
+                "-B",
+                str(task.staging / "main.py"),
+                str(task.staging / "options.json"),
+            ),
             variables=tuple(self.config.variables),
             stdin=task.prompt,
             files=files,
@@ -141,7 +158,9 @@ class _Reader:
             self.collected.step(source, _plain(inner(message, "text")), line=line)
 
     def _message(self, line: int, event: dict[str, Any]) -> None:
-        self.collected.step("agent", _plain(event.get("text")), _plain(event.get("reasoning")), line=line)
+        self.collected.step(
+            "agent", _plain(event.get("text")), _plain(event.get("reasoning")), line=line
+        )
         usage = event.get("usage")
         self.usages.append(usage if isinstance(usage, dict) else {})
         self.requests += 1
@@ -149,7 +168,9 @@ class _Reader:
 
     def _tool_call(self, line: int, event: dict[str, Any]) -> None:
         arguments = json.loads(_plain(json.dumps(event.get("arguments"), ensure_ascii=False)))
-        self.collected.call(_plain(event.get("id")), _plain(event.get("name")), arguments, line=line)
+        self.collected.call(
+            _plain(event.get("id")), _plain(event.get("name")), arguments, line=line
+        )
 
     def _tool_result(self, line: int, event: dict[str, Any]) -> None:
         failed = event.get("failed") is True
@@ -213,7 +234,10 @@ def _summed(usages: Sequence[Mapping[str, Any]], requests: int) -> Usage:
 
     counts: dict[str, list[int | None]] = {"input": [], "cached": [], "output": [], "reasoning": []}
     for usage in usages:
-        prompt, cached = total(usage, "prompt_tokens"), total(usage, "prompt_tokens_details", "cached_tokens")
+        prompt, cached = (
+            total(usage, "prompt_tokens"),
+            total(usage, "prompt_tokens_details", "cached_tokens"),
+        )
         counts["input"].append(None if prompt is None else max(0, prompt - (cached or 0)))
         counts["cached"].append(cached)
         counts["output"].append(total(usage, "completion_tokens"))
@@ -222,9 +246,13 @@ def _summed(usages: Sequence[Mapping[str, Any]], requests: int) -> Usage:
     counted = bool(usages) and None not in counts["output"]
     return Usage(
         input_tokens=sum(n or 0 for n in counts["input"]) if counted else None,
-        cached_tokens=sum(n or 0 for n in counts["cached"]) if counted and any(counts["cached"]) else None,
+        cached_tokens=sum(n or 0 for n in counts["cached"])
+        if counted and any(counts["cached"])
+        else None,
         output_tokens=sum(n or 0 for n in counts["output"]) if counted else None,
-        reasoning_tokens=sum(n or 0 for n in counts["reasoning"]) if counted and any(counts["reasoning"]) else None,
+        reasoning_tokens=sum(n or 0 for n in counts["reasoning"])
+        if counted and any(counts["reasoning"])
+        else None,
         cost_usd=sum(known) if known and len(known) == len(usages) else None,
         requests=requests if requests else None,
     )

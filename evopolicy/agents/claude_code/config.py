@@ -18,9 +18,11 @@ class ClaudeCodeConfig(CodingConfig):
     tools: tuple[str, ...]
     """Which of its own tools it has, by name; tools of MCP servers come to them."""
     call_seconds: float
-    """How long its shell lets a command run before it ends it; above 600 it may also ask for more."""
+    """How long its shell lets a command run before it ends it; above 600 it may also ask for
+    more."""
     retries: int | None
-    """How often it asks again after a request that failed; null: its own (10, in about 3 minutes)."""
+    """How often it asks again after a request that failed; null: its own (10, in about 3
+    minutes)."""
     mcp_seconds: float | None
     """How long a call of an MCP server's tool may take; null: its own."""
 
@@ -31,11 +33,16 @@ class ClaudeCodeConfig(CodingConfig):
         at_least("mcp_seconds", self.mcp_seconds, 1)
         if self.model.partition("[")[0] in ALIASES:
             raise ConfigError(
-                f"agent.model: '{self.model}' is an alias that Claude Code turns into another model with each version;"
-                " name the model's id, as claude-sonnet-4-5"
+                f"agent.model: '{self.model}' is an alias that Claude Code turns into another "
+                "model with each version; name the model's id, as claude-sonnet-4-5"
             )
         if "Bash" not in self.tools:
-            raise ConfigError("agent.tools: 'Bash' is missing, and without a shell no Program can be submitted")
+            raise ConfigError(
+                "agent.tools: 'Bash' is missing, and without a shell no Program can be submitted"
+            )
         for tool in self.tools:
             if tool in WEB_TOOLS or not tool.replace("_", "").isalnum():
-                raise ConfigError(f"agent.tools: '{tool}' cannot be one; plain names are needed, and none of the web's")
+                raise ConfigError(
+                    f"agent.tools: '{tool}' cannot be one; plain names are needed, and none of "
+                    "the web's"
+                )

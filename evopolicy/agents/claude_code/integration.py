@@ -14,7 +14,12 @@ from evopolicy.agents.claude_code.config import WEB_TOOLS, ClaudeCodeConfig
 from evopolicy.agents.claude_code.stream import read_stream
 from evopolicy.agents.coding import cli as coding
 from evopolicy.agents.coding.cli import CodingAgent
-from evopolicy.agents.coding.installed import configuration_files, machine, named_files, native_program
+from evopolicy.agents.coding.installed import (
+    configuration_files,
+    machine,
+    named_files,
+    native_program,
+)
 from evopolicy.agents.coding.node import node_program
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
@@ -30,8 +35,9 @@ KEY = "ANTHROPIC_API_KEY"
 ELSEWHERE = ("~/.local/bin/claude", "~/.claude/local/claude")
 """Where its own installers put it, which is not always on the PATH."""
 LEFT = (  # noqa: SIM905
-    ".credentials.json .claude.json projects sessions history.jsonl backups shell-snapshots session-env statsig"
-    " telemetry todos tasks file-history paste-cache debug ide local cache stats-cache.json .last-cleanup"
+    ".credentials.json .claude.json projects sessions history.jsonl backups shell-snapshots "
+    "session-env statsig telemetry todos tasks file-history paste-cache debug ide local cache "
+    "stats-cache.json .last-cleanup"
 ).split()
 """Of a configuration folder: logins, and what earlier sessions left."""
 QUIET = {
@@ -83,7 +89,8 @@ class ClaudeCode(CodingAgent):
             key_form="{key}",
             hosts=("api.anthropic.com:443", "platform.claude.com:443"),
         )
-        # It adds `/v1` itself, others take the same address with it; and it asks for `model[1m]` by a header.
+        # It adds `/v1` itself, others take the same address with it; and it asks for `model[1m]` by
+        # a header.
         models = (self.config.model.partition("[")[0],)
         return replace(provider, url=provider.url.rstrip("/").removesuffix("/v1"), models=models)
 
@@ -93,14 +100,19 @@ class ClaudeCode(CodingAgent):
         version = coding.version_of((*argv, "--version"), QUIET)
         if not re.match(r"\d+\.\d+\.\d+ \(Claude Code\)", version):
             raise AgentError(
-                f"agent.cli: '{self.config.cli}' is another program ('{version}'), not Claude Code; install it with"
-                f" `{INSTALL}`, or give its path"
+                f"agent.cli: '{self.config.cli}' is another program ('{version}'), not Claude "
+                f"Code; install it with `{INSTALL}`, or give its path"
             )
         by_token = TOKEN in self.config.variables
-        if self.config.login == "subscription" and not by_token and not LOGIN.expanduser().is_file():
+        if (
+            self.config.login == "subscription"
+            and not by_token
+            and not LOGIN.expanduser().is_file()
+        ):
             raise AgentError(
-                f"agent.login: there is no '{LOGIN}'; log in with `claude`, or put what `claude setup-token` says into"
-                f" {TOKEN} and set agent.variables=[{TOKEN}], or set agent.login=key"
+                f"agent.login: there is no '{LOGIN}'; log in with `claude`, or put what `claude "
+                f"setup-token` says into {TOKEN} and set agent.variables=[{TOKEN}], or set "
+                "agent.login=key"
             )
         return {"claude": version}
 
@@ -124,7 +136,11 @@ class ClaudeCode(CodingAgent):
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
         read = read_stream(lines, logs)
         # It counts by Anthropic's prices whatever server answers.
-        return replace(read, usage=replace(read.usage, cost_usd=None)) if self.config.base_url else read
+        return (
+            replace(read, usage=replace(read.usage, cost_usd=None))
+            if self.config.base_url
+            else read
+        )
 
     def _options(self, task: AgentTask) -> list[str]:
         config = self.config
@@ -167,7 +183,9 @@ class ClaudeCode(CodingAgent):
         """How it is started here, and what it runs from. Raises AgentError."""
         config = self.config
         if config.cli == "claude" and shutil.which(config.cli) is None:
-            beside = next((place for place in ELSEWHERE if shutil.which(Path(place).expanduser())), config.cli)
+            beside = next(
+                (place for place in ELSEWHERE if shutil.which(Path(place).expanduser())), config.cli
+            )
             config = replace(config, cli=beside)
         named = coding.find_cli(config, INSTALL)
         package = f"@anthropic-ai/claude-code-linux-{machine()}"

@@ -26,10 +26,12 @@ from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 SYNTHETIC = "<synthetic>"
 """The model of messages it writes itself, to tell of an error."""
 BROKE_OFF = "the stream ended before the message did"
-"""Claude Code takes this for a success. The last message it had whole then called a tool, or there was none."""
+"""Claude Code takes this for a success. The last message it had whole then called a tool, or there
+was none."""
 _QUIET = (  # noqa: SIM905
-    "init status compact_boundary thinking_tokens task_started task_progress task_updated task_notification"
-    " model_refusal_no_fallback hook_started hook_progress hook_response session_state_changed"
+    "init status compact_boundary thinking_tokens task_started task_progress task_updated "
+    "task_notification model_refusal_no_fallback hook_started hook_progress hook_response "
+    "session_state_changed"
 ).split()
 """Kinds of `system` events that are no step."""
 
@@ -83,7 +85,11 @@ class _Reading:
             self._system(event)
         elif kind in ("assistant", "user") and isinstance(event.get("message"), dict):
             content = event["message"].get("content")
-            blocks = content if isinstance(content, list) else [{"type": "text", "text": text_of(content)}]
+            blocks = (
+                content
+                if isinstance(content, list)
+                else [{"type": "text", "text": text_of(content)}]
+            )
             if kind == "assistant":
                 self._assistant(number, event, blocks)
             else:
@@ -149,20 +155,27 @@ class _Reading:
                 self.collected.step("user", _text([block]), line=number)
 
     def ended(self) -> tuple[bool, str]:
-        """Whether its final event, and the error field in it, say success; else the error in its own words."""
+        """Whether its final event, and the error field in it, say success; else the error in its
+        own words."""
         if self.result is None:
             return False, error_of(self.text or self.waiting)
         result = self.result
         refused = self.refused or result.get("stop_reason") == "refusal"
         if result.get("subtype") == "success" and result.get("is_error") is False and not refused:
             said = result.get("stop_reason", "end_turn")
-            return (False, error_of(f"{BROKE_OFF} ({said})")) if said in (None, "tool_use") else (True, "")
+            return (
+                (False, error_of(f"{BROKE_OFF} ({said})"))
+                if said in (None, "tool_use")
+                else (True, "")
+            )
         self.refused = refused
         status = result.get("api_error_status")
         self.status = status if isinstance(status, int) else self.status
         errors = result.get("errors")
         listed = "; ".join(map(text_of, errors)) if isinstance(errors, list) else text_of(errors)
-        words = text_of(result.get("result")) or listed or self.text or text_of(result.get("subtype"))
+        words = (
+            text_of(result.get("result")) or listed or self.text or text_of(result.get("subtype"))
+        )
         return False, error_of(words)
 
     def kind(self, error: str) -> ErrorKind:
@@ -173,7 +186,9 @@ class _Reading:
         said = error_kind_of(error, self.status)
         if said == "context":
             return said
-        return KIND_OF_WORD.get(self.word) or ("network" if self.waiting and self.word == "unknown" else said)
+        return KIND_OF_WORD.get(self.word) or (
+            "network" if self.waiting and self.word == "unknown" else said
+        )
 
 
 def _text(content: Any) -> str:
@@ -181,17 +196,20 @@ def _text(content: Any) -> str:
     if not isinstance(content, list):
         return text_of(content)
     parts = (
-        text_of(inner(part, "text")) if inner(part, "type") == "text" else f"[{text_of(inner(part, 'type')) or part}]"
+        text_of(inner(part, "text"))
+        if inner(part, "type") == "text"
+        else f"[{text_of(inner(part, 'type')) or part}]"
         for part in content
     )
     return "\n".join(parts)
 
 
-# --- Usage -------------------------------------------------------------------------------------------------------
+# --- Usage ----------------------------------------------------------------------------------------
 
 
 def _usage(reading: _Reading, logs: Path | None) -> Usage:
-    """Of this process alone: its own totals; where it was ended before them, what it kept of each message."""
+    """Of this process alone: its own totals; where it was ended before them, what it kept of each
+    message."""
     result = reading.result
     if result is None:
         of_home = {} if is_counted(logs) else _of_home(reading, logs)
@@ -202,11 +220,18 @@ def _usage(reading: _Reading, logs: Path | None) -> Usage:
     models = result.get("modelUsage")
     cost = cost_of(result.get("total_cost_usd"))
     # What each model was asked counts its own side calls too, which `usage` leaves out.
-    by_model: list[Any] = [_of_model(usage) for usage in models.values()] if isinstance(models, dict) else []
+    by_model: list[Any] = (
+        [_of_model(usage) for usage in models.values()] if isinstance(models, dict) else []
+    )
     return _summed(by_model or [result.get("usage")], output=True, cost=cost)
 
 
-_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+_COUNTS = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
 
 
 def _of_model(usage: Any) -> dict[str, Any]:
@@ -216,7 +241,10 @@ def _of_model(usage: Any) -> dict[str, Any]:
 
 def _summed(usages: list[Any], *, output: bool, cost: float | None = None) -> Usage:
     counts = [[count_of(inner(usage, name)) for usage in usages] for name in _COUNTS]
-    sums = [sum(known) if (known := [value for value in column if value is not None]) else None for column in counts]
+    sums = [
+        sum(known) if (known := [value for value in column if value is not None]) else None
+        for column in counts
+    ]
     return Usage(
         input_tokens=sums[0],
         cached_tokens=sums[1],

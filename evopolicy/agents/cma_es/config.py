@@ -11,7 +11,8 @@ from evopolicy.kernel.errors import ConfigError
 @dataclass(frozen=True)
 class CmaEsConfig(AgentConfig):
     population: int | None
-    """Candidates in one generation, each a Submission; None: by the number of parameters and the budget."""
+    """Candidates in one generation, each a Submission; None: by the number of parameters and the
+    budget."""
     sigma: float
     """First standard deviation, in units of a parameter's scale."""
     scale_floor: float
@@ -24,4 +25,6 @@ class CmaEsConfig(AgentConfig):
         at_least("episodes_per_candidate", self.episodes_per_candidate, 1)
         for key in ("sigma", "scale_floor"):
             if not 0 < getattr(self, key) < float("inf"):
-                raise ConfigError(f"agent.{key}: a number above 0 is needed, found {getattr(self, key):g}")
+                raise ConfigError(
+                    f"agent.{key}: a number above 0 is needed, found {getattr(self, key):g}"
+                )

@@ -1,4 +1,5 @@
-"""`cma_es`: CMA-ES on the numbers of the Benchmark's parametric Program; parametric tuning without any thought."""
+"""`cma_es`: CMA-ES on the numbers of the Benchmark's parametric Program; parametric tuning without
+any thought."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ PACKAGES = ("cma", "numpy")
 
 @dataclass(frozen=True)
 class CmaEs:
-    """Hansen's CMA-ES (the package `cma`). Under one seed and one pool it always submits the same Programs."""
+    """Hansen's CMA-ES (the package `cma`). Under one seed and one pool it always submits the same
+    Programs."""
 
     config: CmaEsConfig
 
@@ -28,7 +30,8 @@ class CmaEs:
     variables = ()
     provider = None
     ranked = False
-    """Whether it compares candidates Episode by Episode, where Feedback shows them, or by score alone."""
+    """Whether it compares candidates Episode by Episode, where Feedback shows them, or by score
+    alone."""
 
     @property
     def identity(self) -> AgentIdentity:
@@ -53,6 +56,7 @@ class CmaEs:
 
 @dataclass(frozen=True)
 class CmaEsRanked(CmaEs):
-    """`cma_es_ranked`: the same search, which reads the Episodes of its Feedback where these are shown."""
+    """`cma_es_ranked`: the same search, which reads the Episodes of its Feedback where these are
+    shown."""
 
     ranked = True

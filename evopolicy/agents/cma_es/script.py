@@ -15,18 +15,20 @@ from ..scripted.budget import BudgetLeft, total_budget, window
 from ..scripted.session import CannotWork, SessionClient, say
 
 ENOUGH, FEWEST = 5, 3
-"""With a budget for at least 5 generations the population is the usual one; else the budget is split into 3, as large
-as they get: so early, looking around gains more than adapting (tried on the classic-control tasks)."""
+"""With a budget for at least 5 generations the population is the usual one; else the budget is
+split into 3, as large as they get: so early, looking around gains more than adapting (tried on the
+classic-control tasks)."""
 NAMED = 5
 """Submissions that `finish` names."""
 
 
-# --- parameters --------------------------------------------------------------------------------------------------
+# --- parameters -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The numbers of a params.json: every number in it, also inside lists and objects, but under a key with `_`."""
+    """The numbers of a params.json: every number in it, also inside lists and objects, but under a
+    key with `_`."""
 
     path: Path
     content: Any
@@ -54,32 +56,43 @@ def read_parameters(path: Path) -> Parameters:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CannotWork(
-            f"cma_es: the Program has no parameters: {what} is missing. It tunes the numbers in that file; take a "
-            "Benchmark that ships a 'parametric' Program, or another agent"
+            f"cma_es: the Program has no parameters: {what} is missing. It tunes the numbers in "
+            "that file; take a Benchmark that ships a 'parametric' Program, or another agent"
         ) from None
     except (OSError, ValueError) as error:
         raise CannotWork(f"cma_es: {what} is not a JSON file ({error})") from None
     found = list(_numbers(content)) if isinstance(content, dict) else []
     if not found:
-        raise CannotWork(f"cma_es: {what} holds no number to tune; it has to be a JSON object of name: number")
-    return Parameters(path, content, tuple(name for name, _ in found), tuple(value for _, value in found))
+        raise CannotWork(
+            f"cma_es: {what} holds no number to tune; it has to be a JSON object of name: number"
+        )
+    return Parameters(
+        path, content, tuple(name for name, _ in found), tuple(value for _, value in found)
+    )
 
 
 def _numbers(content: Any, name: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
     if isinstance(content, (int, float)) and not isinstance(content, bool):
         yield name, float(content)
-    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    pairs = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, inner in pairs:
         if not str(key).startswith("_"):
             yield from _numbers(inner, (*name, key))
 
 
-# --- plan --------------------------------------------------------------------------------------------------------
+# --- plan -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a budget is spent: `generations` of `population` candidates, then what is left on the outcome."""
+    """How a budget is spent: `generations` of `population` candidates, then what is left on the
+    outcome."""
 
     population: int
     generations: int
@@ -87,8 +100,11 @@ class Plan:
     """Of each candidate; all of a generation on the same indices."""
 
 
-def make_plan(dimensions: int, budget: BudgetLeft, population: int | None, episodes: int | None) -> Plan:
-    """A Plan that leaves at least one Submission for the outcome. `generations` is 0 where that is all there is."""
+def make_plan(
+    dimensions: int, budget: BudgetLeft, population: int | None, episodes: int | None
+) -> Plan:
+    """A Plan that leaves at least one Submission for the outcome. `generations` is 0 where that is
+    all there is."""
     usual = 4 + int(3 * math.log(dimensions))
     if episodes is None:
         episodes = max(1, budget.episodes // budget.submissions)
@@ -104,12 +120,13 @@ def make_plan(dimensions: int, budget: BudgetLeft, population: int | None, episo
     return Plan(population, candidates // population, episodes)
 
 
-# --- search ------------------------------------------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------------------
 
 
 @dataclass
 class Search:
-    """Submits candidates and keeps the books; what an earlier process has submitted is told again, not paid again."""
+    """Submits candidates and keeps the books; what an earlier process has submitted is told again,
+    not paid again."""
 
     session: SessionClient
     parameters: Parameters
@@ -126,7 +143,10 @@ class Search:
 
     def values(self, point: Sequence[float]) -> list[float]:
         """The parameters at a point of the search space, whose origin is the start."""
-        return [float(s + d * x) for s, d, x in zip(self.parameters.start, self.scale, point, strict=True)]
+        return [
+            float(s + d * x)
+            for s, d, x in zip(self.parameters.start, self.scale, point, strict=True)
+        ]
 
     def measure(self, kind: str, values: list[float], begin: int, wanted: int) -> float | None:
         """Score of `values` on `wanted` indices from `begin` on; None where the engine failed."""
@@ -139,9 +159,17 @@ class Search:
             self.parameters.write(values)
             answer = self.session.submit(selector)["submission"]
             if answer["id"] != number:
-                raise CannotWork(f"cma_es: Submission {number} was expected, the Host made {answer['id']}")
+                raise CannotWork(
+                    f"cma_es: Submission {number} was expected, the Host made {answer['id']}"
+                )
             score = answer.get("score")
-        line = {"submission": number, "kind": kind, "selector": selector, "score": score, "values": values}
+        line = {
+            "submission": number,
+            "kind": kind,
+            "selector": selector,
+            "score": score,
+            "values": values,
+        }
         self.submitted.append(line)
         with self.history.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -149,22 +177,30 @@ class Search:
         return score
 
     def losses(self, scores: Sequence[float | None]) -> list[float]:
-        """Of the newest candidates, from their `scores`; one the engine could not measure is no better than the worst.
+        """Of the newest candidates, from their `scores`; one the engine could not measure is no
+        better than the worst.
 
-        Compared Episode by Episode: by how many others a candidate beats on each, less those that beat it; by the mean
-        score where that is equal.
-        """
+        Compared Episode by Episode: by how many others a candidate beats on each, less those that
+        beat it; by the mean score where that is equal."""
         worst = min((score for score in scores if score is not None), default=0.0)
         means = [worst if score is None else score for score in scores]
-        rows = [self._episodes(line["submission"]) for line in self.submitted[-len(scores) :]] if self.ranked else []
+        rows = (
+            [self._episodes(line["submission"]) for line in self.submitted[-len(scores) :]]
+            if self.ranked
+            else []
+        )
         if not rows or not all(rows):
             return [-mean for mean in means]
-        beaten = [sum((a > b) - (a < b) for row in rows for a, b in zip(own, row, strict=True)) for own in rows]
+        beaten = [
+            sum((a > b) - (a < b) for row in rows for a, b in zip(own, row, strict=True))
+            for own in rows
+        ]
         order = sorted(set(zip(beaten, means, strict=True)), reverse=True)
         return [float(order.index(pair)) for pair in zip(beaten, means, strict=True)]
 
     def _episodes(self, number: int) -> list[float]:
-        """Scores of a Submission's Episodes by index, as Feedback shows them; [] where it does not."""
+        """Scores of a Submission's Episodes by index, as Feedback shows them; [] where it does
+        not."""
         path = self.session.workspace / "feedback" / f"{number:04d}" / "feedback.json"
         try:
             rows = json.loads(path.read_text(encoding="utf-8")).get("by_episode", [])
@@ -179,16 +215,24 @@ class Search:
 
 
 def work(session: SessionClient, options: dict[str, Any], seed: int) -> None:
-    """`options`: population, episodes_per_candidate (None: by the budget), sigma, scale_floor, ranked."""
+    """`options`: population, episodes_per_candidate (None: by the budget), sigma, scale_floor,
+    ranked."""
     parameters = read_parameters(session.workspace / "program" / "params.json")
     search = _begin(session, parameters, options["scale_floor"], options["ranked"])
-    plan = make_plan(len(parameters.start), search.budget, options["population"], options["episodes_per_candidate"])
+    plan = make_plan(
+        len(parameters.start),
+        search.budget,
+        options["population"],
+        options["episodes_per_candidate"],
+    )
     say("note", f"{len(parameters.start)} parameters; {plan}")
     mean = _evolve(search, plan, options["sigma"], seed)
     _conclude(search, plan, mean)
     candidates = [line["submission"] for line in search.best()]
     outcome = [
-        line["submission"] for line in search.submitted if line["kind"] == "outcome" and line["score"] is not None
+        line["submission"]
+        for line in search.submitted
+        if line["kind"] == "outcome" and line["score"] is not None
     ]
     session.finish(list(dict.fromkeys([*outcome[:2], *candidates]))[:NAMED])
 
@@ -200,7 +244,10 @@ def _begin(session: SessionClient, parameters: Parameters, floor: float, ranked:
     start = folder / "start.json"
     if start.exists():  # program/params.json holds a candidate by now
         parameters = Parameters(
-            parameters.path, parameters.content, parameters.names, tuple(json.loads(start.read_text(encoding="utf-8")))
+            parameters.path,
+            parameters.content,
+            parameters.names,
+            tuple(json.loads(start.read_text(encoding="utf-8"))),
         )
     else:
         staging = start.with_name(".start.json.new")
@@ -214,22 +261,30 @@ def _begin(session: SessionClient, parameters: Parameters, floor: float, ranked:
 
 
 def _evolve(search: Search, plan: Plan, sigma: float, seed: int) -> list[float]:
-    """The parameters at the mean of the search after every generation; the start where there was none."""
+    """The parameters at the mean of the search after every generation; the start where there was
+    none."""
     dimensions = len(search.parameters.start)
     if plan.generations == 0:
         return search.values([0.0] * dimensions)
-    # cma is not tested in one dimension: a second one that means nothing is put beside a lone parameter.
+    # cma is not tested in one dimension: a second one that means nothing is put beside a lone
+    # parameter.
     strategy = _strategy(max(2, dimensions), plan.population, sigma, seed)
     for generation in range(plan.generations):
         points = [list(map(float, point)) for point in strategy.ask()]
         begin = generation * plan.episodes
         scores = [
-            search.measure(f"generation {generation}", search.values(point[:dimensions]), begin, plan.episodes)
+            search.measure(
+                f"generation {generation}", search.values(point[:dimensions]), begin, plan.episodes
+            )
             for point in points
         ]
         strategy.tell(points, search.losses(scores))
         if scored := [score for score in scores if score is not None]:
-            say("note", f"generation {generation}: best {max(scored):.6g}, mean {sum(scored) / len(scored):.6g}")
+            say(
+                "note",
+                f"generation {generation}: best {max(scored):.6g}, mean "
+                f"{sum(scored) / len(scored):.6g}",
+            )
     return search.values([float(x) for x in strategy.result.xfavorite[:dimensions]])
 
 
@@ -240,14 +295,23 @@ def _strategy(dimensions: int, population: int, sigma: float, seed: int) -> Any:
         warnings.simplefilter("ignore")  # that it cannot plot
         import cma
 
-    options = {"popsize": population, "seed": 1 + seed % (2**31), "verbose": -9, "verb_disp": 0, "verb_log": 0}
+    options = {
+        "popsize": population,
+        "seed": 1 + seed % (2**31),
+        "verbose": -9,
+        "verb_disp": 0,
+        "verb_log": 0,
+    }
     strategy = cma.CMAEvolutionStrategy([0.0] * dimensions, sigma, options)
-    strategy.inject([[0.0] * dimensions], force=True)  # the start itself is a candidate of the first generation
+    strategy.inject(
+        [[0.0] * dimensions], force=True
+    )  # the start itself is a candidate of the first generation
     return strategy
 
 
 def _conclude(search: Search, plan: Plan, mean: list[float]) -> None:
-    """Spend what is left: on the mean of the search, and on the best candidate where two Submissions are left."""
+    """Spend what is left: on the mean of the search, and on the best candidate where two
+    Submissions are left."""
     best = search.best()
     outcomes = [mean, best[0]["values"]] if best and plan.generations else [mean]
     if search.budget.submissions == 1 or search.budget.episodes == 1:

@@ -13,7 +13,12 @@ from evopolicy.agents.codex.refused import with_refused
 from evopolicy.agents.codex.stream import read_stream
 from evopolicy.agents.coding import cli as coding
 from evopolicy.agents.coding.cli import CodingAgent
-from evopolicy.agents.coding.installed import configuration_files, machine, named_files, native_program
+from evopolicy.agents.coding.installed import (
+    configuration_files,
+    machine,
+    named_files,
+    native_program,
+)
 from evopolicy.agents.coding.node import node_program
 from evopolicy.kernel.errors import AgentError
 from evopolicy.kernel.ports.protocols import AgentTask, Invocation, Provider
@@ -29,8 +34,8 @@ RETRY_AFTER_SECONDS = 5.0
 OFF = ("plugins", "apps", "goals", "multi_agent", "image_generation")
 """Its features that work outside the sandbox or make an agent of several."""
 LEFT = (  # noqa: SIM905
-    "auth.json sessions archived_sessions history.jsonl log logs shell_snapshots tmp cache version.json"
-    " installation_id thread-writer-locks"
+    "auth.json sessions archived_sessions history.jsonl log logs shell_snapshots tmp cache "
+    "version.json installation_id thread-writer-locks"
 ).split()
 """Of a configuration folder: the login, and what earlier sessions left."""
 
@@ -49,7 +54,9 @@ class Codex(CodingAgent):
         subscription = self.config.login == "subscription"
         return coding.provider(
             self.config,
-            "https://chatgpt.com/backend-api/codex" if subscription else "https://api.openai.com/v1",
+            "https://chatgpt.com/backend-api/codex"
+            if subscription
+            else "https://api.openai.com/v1",
             ("POST /responses",),
             agent_variable=KEY,
             hosts=("chatgpt.com:443", "auth.openai.com:443"),
@@ -62,11 +69,14 @@ class Codex(CodingAgent):
         version = coding.version_of((*argv, "--version"))
         if not re.match(r"codex(-cli)? v?\d+\.\d+", version):
             raise AgentError(
-                f"agent.cli: '{self.config.cli}' is another program ('{version}'), not OpenAI's Codex; install it with"
-                f" `{INSTALL}`, or give its path"
+                f"agent.cli: '{self.config.cli}' is another program ('{version}'), not OpenAI's "
+                f"Codex; install it with `{INSTALL}`, or give its path"
             )
         if self.config.login == "subscription" and not LOGIN.expanduser().is_file():
-            raise AgentError(f"agent.login: there is no '{LOGIN}'; log in with `codex login`, or set agent.login=key")
+            raise AgentError(
+                f"agent.login: there is no '{LOGIN}'; log in with `codex login`, or set "
+                "agent.login=key"
+            )
         return {"codex": version}
 
     def invoke(self, task: AgentTask) -> Invocation:
@@ -80,7 +90,15 @@ class Codex(CodingAgent):
         return Invocation(
             argv=(
                 *(*argv, "--ask-for-approval", "never", "exec", "--json", "--skip-git-repo-check"),
-                *("--sandbox", "danger-full-access", "--color", "never", *clean, "--model", config.model),
+                *(
+                    "--sandbox",
+                    "danger-full-access",
+                    "--color",
+                    "never",
+                    *clean,
+                    "--model",
+                    config.model,
+                ),
                 *(word for setting in self._settings(task) for word in ("-c", setting)),
                 *(*config.arguments, *resume, "-"),
             ),

@@ -1,4 +1,5 @@
-"""Commands that Codex itself refused to run: its stream says nothing of them, its own record of the thread does."""
+"""Commands that Codex itself refused to run: its stream says nothing of them, its own record of the
+thread does."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ MAX_REFUSED = 10_000
 
 
 def with_refused(transcript: Transcript, logs: Path | None) -> Transcript:
-    """`transcript` with the calls that were refused, each at the message it came with; at the end where none is."""
-    before = {call.id for folder in earlier(logs) for _, call in _refused(transcript.session_id, folder)}
+    """`transcript` with the calls that were refused, each at the message it came with; at the end
+    where none is."""
+    before = {
+        call.id for folder in earlier(logs) for _, call in _refused(transcript.session_id, folder)
+    }
     steps, index = list(transcript.steps), 0
     for text, call in _refused(transcript.session_id, logs):
         if call.id in before:
@@ -43,7 +47,11 @@ def _refused(thread: str, logs: Path | None) -> Iterator[tuple[str, ToolCall]]:
             kind, name = inner(item, "type"), text_of(inner(item, "call_id"))
             if kind == "message" and inner(item, "role") == "assistant":
                 content = inner(item, "content")
-                words = "".join(text_of(inner(part, "text")) for part in content) if isinstance(content, list) else ""
+                words = (
+                    "".join(text_of(inner(part, "text")) for part in content)
+                    if isinstance(content, list)
+                    else ""
+                )
             elif kind == "function_call":
                 calls[name] = (words, item)
             elif kind == "function_call_output" and (call := calls.pop(name, None)):

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.agents.streams.attempts import earlier, home_files, is_counted, lines_with, stderr_words
+from evopolicy.agents.streams.attempts import (
+    earlier,
+    home_files,
+    is_counted,
+    lines_with,
+    stderr_words,
+)
 from evopolicy.agents.streams.stream import (
     Collected,
     count_of,
@@ -29,7 +35,9 @@ _COUNTS = (
     "reasoning_output_tokens",
 )
 _STATUS = re.compile(r"status:? (\d{3})\b")
-_NO_MODEL = re.compile(r"model.{0,120}(does not exist|not (found|exist|supported))|model_not_found", re.IGNORECASE)
+_NO_MODEL = re.compile(
+    r"model.{0,120}(does not exist|not (found|exist|supported))|model_not_found", re.IGNORECASE
+)
 _REFUSED = re.compile(r"cyber_policy|invalid_prompt|flagged|usage polic", re.IGNORECASE)
 _TOO_LONG = re.compile(r"reason: max_output_tokens", re.IGNORECASE)
 _AGAIN = re.compile(r"^Reconnecting|discovery failed", re.IGNORECASE)
@@ -94,16 +102,22 @@ class _Reading:
             self.counts = counts_of(event.get("usage")) or self.counts
         elif kind == "turn.failed":
             self.completed = False
-            self.failure = error_of(inner(event, "error", "message")) or self.waiting or "the turn failed"
+            self.failure = (
+                error_of(inner(event, "error", "message")) or self.waiting or "the turn failed"
+            )
         elif kind == "error":
             self.completed = False
             self.waiting = error_of(event.get("message")) or "an error without a word"
-        elif kind in ("item.started", "item.updated", "item.completed") and isinstance(event.get("item"), dict):
+        elif kind in ("item.started", "item.updated", "item.completed") and isinstance(
+            event.get("item"), dict
+        ):
             self._item(number, event, event["item"], done=kind == "item.completed")
         else:
             self.collected.strange(event, kind)
 
-    def _item(self, number: int, event: dict[str, Any], item: dict[str, Any], *, done: bool) -> None:
+    def _item(
+        self, number: int, event: dict[str, Any], item: dict[str, Any], *, done: bool
+    ) -> None:
         kind = item.get("type")
         if kind == "error":
             # A warning: an error of the turn is an event of its own.
@@ -133,18 +147,30 @@ class _Reading:
         if not self.collected.called(name):
             last = self.collected.last
             if last is not None and last.calls and not last.unanswered:
-                self.collected.step("agent", line=number)  # what follows a result is another answer of the model
+                self.collected.step(
+                    "agent", line=number
+                )  # what follows a result is another answer of the model
             self.collected.call(name, *_call_of(kind, item), line=number)
         if done:
-            failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
+            failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (
+                0,
+                None,
+            )
             self.collected.result(name, _result(kind, item), failed=failed, line=number)
 
 
 def _call_of(kind: str, item: Mapping[str, Any]) -> tuple[str, Any]:
     """Name and arguments of a call."""
     if kind == "mcp_tool_call":
-        return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}", item.get("arguments")
-    named = {"command_execution": "command", "file_change": "changes", "web_search": "query", "todo_list": "items"}
+        return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}", item.get(
+            "arguments"
+        )
+    named = {
+        "command_execution": "command",
+        "file_change": "changes",
+        "web_search": "query",
+        "todo_list": "items",
+    }
     return kind, {named[kind]: item.get(named[kind])}
 
 
@@ -158,10 +184,12 @@ def _result(kind: str, item: Mapping[str, Any]) -> str:
     content = inner(item, "result", "content")
     if not isinstance(content, list):
         return text_of(item.get("result"))
-    return "\n".join(text_of(inner(part, "text") if inner(part, "type") == "text" else part) for part in content)
+    return "\n".join(
+        text_of(inner(part, "text") if inner(part, "type") == "text" else part) for part in content
+    )
 
 
-# --- Usage: cumulative over a thread, which several attempts may share -------------------------------------------
+# --- Usage: cumulative over a thread, which several attempts may share ----------------------------
 
 
 def counts_of(usage: Any) -> dict[str, int] | None:
@@ -189,9 +217,12 @@ def _usage(thread: str, counts: dict[str, int] | None, logs: Path | None) -> Usa
 
 
 def _of_attempt(thread: str, logs: Path) -> dict[str, int] | None:
-    """What `thread` had used when the attempt in `logs` ended; None where that one had another thread."""
+    """What `thread` had used when the attempt in `logs` ended; None where that one had another
+    thread."""
     own_thread, counts = "", None
-    for event in json_lines(lines_with(logs / "stdout.log", '"thread.started"', '"turn.completed"')):
+    for event in json_lines(
+        lines_with(logs / "stdout.log", '"thread.started"', '"turn.completed"')
+    ):
         if inner(event, "type") == "thread.started":
             own_thread = text_of(inner(event, "thread_id"))
         elif inner(event, "type") == "turn.completed":
@@ -202,7 +233,8 @@ def _of_attempt(thread: str, logs: Path) -> dict[str, int] | None:
 
 
 def _of_home(thread: str, logs: Path | None) -> dict[str, int] | None:
-    """The same from Codex's own record of the thread: it counts each answer, also those of a turn that never ended."""
+    """The same from Codex's own record of the thread: it counts each answer, also those of a turn
+    that never ended."""
     if not re.fullmatch(r"[0-9A-Za-z-]{8,64}", thread):
         return None
     counts = None

@@ -1,1 +1,2 @@
-"""What coding CLIs share: options, the search for a program and its Node, versions, settings written into a home."""
+"""What coding CLIs share: options, the search for a program and its Node, versions, settings
+written into a home."""

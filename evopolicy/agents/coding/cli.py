@@ -1,4 +1,5 @@
-"""What the coding agents share: the options all of them have, finding their program, and their provider."""
+"""What the coding agents share: the options all of them have, finding their program, and their
+provider."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from evopolicy.kernel.ports.protocols import AgentIdentity, Provider
 from evopolicy.kernel.run.prices import Price
 
 VERSION_SECONDS = 90.0
-"""Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""
+"""Until a program is taken to hang: on a machine where many cells start at once, one takes tens of
+seconds to begin."""
 LOGINS = ("key", "subscription")
 _OF_THIS_MACHINE = ("cli", "node", "key_variable", "configuration")
 """Options that name where things lie here: no part of what the agent is."""
@@ -26,7 +28,8 @@ _OF_THIS_MACHINE = ("cli", "node", "key_variable", "configuration")
 
 @dataclass(frozen=True)
 class CodingConfig(AgentConfig):
-    """The options every coding agent has. Limits on time, tokens and cost are `session.limits`, skills `prompt.skills`.
+    """The options every coding agent has. Limits on time, tokens and cost are `session.limits`,
+    skills `prompt.skills`.
 
     No secret's value is ever in it: variables are named.
     """
@@ -34,9 +37,11 @@ class CodingConfig(AgentConfig):
     effort: str
     """How hard it reasons, in the provider's own words; '' for the program's default."""
     base_url: str
-    """Another address of its API: a gateway, or a model server of your own; '' for the provider's."""
+    """Another address of its API: a gateway, or a model server of your own; '' for the
+    provider's."""
     login: str
-    """'key' (from `key_variable`) or 'subscription' (the login files its program keeps; needs `allowlist`)."""
+    """'key' (from `key_variable`) or 'subscription' (the login files its program keeps; needs
+    `allowlist`)."""
     key_variable: str
     """Variable of your environment that holds the API key; '' where the API needs none."""
     cli: str
@@ -50,27 +55,38 @@ class CodingConfig(AgentConfig):
     mcp_servers: Mapping[str, tuple[str, ...]]
     """Command lines of MCP servers, by name; they run inside its sandbox."""
     price: Price | None
-    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by that list."""
+    """What its model costs, in dollars for a million tokens, where `prices` does not say; null: by
+    that list."""
 
     def __post_init__(self) -> None:
         if self.login not in LOGINS:
-            raise ConfigError(f"agent.login: 'key' or 'subscription' is needed, found '{self.login}'")
+            raise ConfigError(
+                f"agent.login: 'key' or 'subscription' is needed, found '{self.login}'"
+            )
         if not self.model:
-            raise ConfigError(f"agent.model: is empty; name the model: agent.model=... (agent {self.name})")
+            raise ConfigError(
+                f"agent.model: is empty; name the model: agent.model=... (agent {self.name})"
+            )
         if self.login == "subscription" and self.base_url:
-            raise ConfigError("agent.base_url: a subscription's login is for the provider's own address; leave it ''")
+            raise ConfigError(
+                "agent.base_url: a subscription's login is for the provider's own address; leave "
+                "it ''"
+            )
         for part in self.arguments:
             if "\0" in part or len(part.encode()) > MAX_ARGUMENT_BYTES:
                 raise ConfigError("agent.arguments: one holds a NUL or has 128 KiB or more")
         for name, command in self.mcp_servers.items():
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) or not command or not command[0]:
-                raise ConfigError(f"agent.mcp_servers.{name}: a plain name with a command line is needed")
+                raise ConfigError(
+                    f"agent.mcp_servers.{name}: a plain name with a command line is needed"
+                )
         check_variable_names([*self.variables, *([self.key_variable] if self.key_variable else [])])
 
 
 @dataclass(frozen=True)
 class CodingAgent:
-    """Base of the integrations of coding agents; each adds `provider`, `probe`, `invoke` and `read`."""
+    """Base of the integrations of coding agents; each adds `provider`, `probe`, `invoke` and
+    `read`."""
 
     config: CodingConfig
 
@@ -90,18 +106,23 @@ class CodingAgent:
         return self.config.variables
 
     def check(self) -> None:
-        """Raises AgentError for a variable that is not set, or a configuration that is not there."""
+        """Raises AgentError for a variable that is not set, or a configuration that is not
+        there."""
         check_variables(self.config.variables)
         folder = self.config.configuration
         if folder and not Path(folder).expanduser().is_dir():
-            raise AgentError(f"agent.configuration: '{folder}' is not a folder; name one, or '' for a clean home")
+            raise AgentError(
+                f"agent.configuration: '{folder}' is not a folder; name one, or '' for a clean home"
+            )
 
 
 def check_variables(names: Sequence[str]) -> None:
     """Raises AgentError for one that this environment does not have."""
     for name in names:
         if name not in os.environ:
-            raise AgentError(f"agent.variables: the environment has no '{name}'; set it or leave it out")
+            raise AgentError(
+                f"agent.variables: the environment has no '{name}'; set it or leave it out"
+            )
 
 
 def provider(
@@ -115,7 +136,8 @@ def provider(
     hosts: tuple[str, ...] = (),
     retry_after_seconds: float | None = None,
 ) -> Provider:
-    """The Provider of `config` at `url`, or at its own `base_url`. `hosts`: what a subscription's login talks to."""
+    """The Provider of `config` at `url`, or at its own `base_url`. `hosts`: what a subscription's
+    login talks to."""
     subscription = config.login == "subscription"
     return ModelProvider(
         url=config.base_url or url,
@@ -132,24 +154,30 @@ def provider(
 
 
 def find_cli(config: CodingConfig, install: str) -> Path:
-    """The program of `agent.cli`, absolute, links not followed. Raises AgentError with the command that installs it."""
+    """The program of `agent.cli`, absolute, links not followed. Raises AgentError with the command
+    that installs it."""
     given = str(Path(config.cli).expanduser())
     found = shutil.which(given)
     if found is None:
         what = "cannot be run" if Path(given).exists() else "is not here"
-        raise AgentError(f"agent.cli: '{config.cli}' {what}; install it with `{install}`, or give its path")
+        raise AgentError(
+            f"agent.cli: '{config.cli}' {what}; install it with `{install}`, or give its path"
+        )
     return Path(found).absolute()
 
 
 def version_of(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    """First line of what `argv` says to a question for its version. Asked once per program. Raises AgentError."""
+    """First line of what `argv` says to a question for its version. Asked once per program. Raises
+    AgentError."""
     program = Path(argv[0]).resolve()
     changed = program.stat().st_mtime_ns if program.exists() else 0
     return _version_of(tuple(argv), tuple(sorted((environment or {}).items())), changed)
 
 
 @lru_cache(maxsize=64)
-def _version_of(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], _changed: int) -> str:
+def _version_of(
+    argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], _changed: int
+) -> str:
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     try:
         done = subprocess.run(
@@ -163,11 +191,14 @@ def _version_of(argv: tuple[str, ...], environment: tuple[tuple[str, str], ...],
             env={**plain, **dict(environment)},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise AgentError(f"agent.cli: '{' '.join(argv)}' does not answer ({error}); install it anew") from None
+        raise AgentError(
+            f"agent.cli: '{' '.join(argv)}' does not answer ({error}); install it anew"
+        ) from None
     lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
     if done.returncode or not lines:
         words = lines[-1][:200] if lines else "it says nothing"
         raise AgentError(
-            f"agent.cli: '{' '.join(argv)}' ends with exit code {done.returncode} ({words}); install it anew"
+            f"agent.cli: '{' '.join(argv)}' ends with exit code {done.returncode} ({words}); "
+            "install it anew"
         )
     return lines[0][:200]

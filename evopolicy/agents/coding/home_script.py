@@ -1,8 +1,8 @@
-"""Copies staged settings into the agent's home, then becomes the agent: `home.py PLACES PROGRAM ARGUMENT...`.
+"""Copies staged settings into the agent's home, then becomes the agent: `home.py PLACES PROGRAM
+ARGUMENT...`.
 
-PLACES is a JSON file, staged file by path below the home. A JSON file that is there already is merged: what is staged
-wins. Any other file that is there stays as it is.
-"""
+PLACES is a JSON file, staged file by path below the home. A JSON file that is there already is
+merged: what is staged wins. Any other file that is there stays as it is."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ def install(places: dict[str, str], staging: Path, home: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; an empty one where it holds none, or comments, which JSON has not."""
+    """The object in a JSON file; an empty one where it holds none, or comments, which JSON has
+    not."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        print(f"{path.name} of the configuration is not plain JSON and is replaced", file=sys.stderr)
+        print(
+            f"{path.name} of the configuration is not plain JSON and is replaced", file=sys.stderr
+        )
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,5 @@
-"""What of this machine a coding CLI is started from: its native program inside a package, and its configuration."""
+"""What of this machine a coding CLI is started from: its native program inside a package, and its
+configuration."""
 
 from __future__ import annotations
 
@@ -25,18 +26,22 @@ def is_native(path: Path) -> bool:
 
 
 def native_program(launcher: Path, places: Iterable[str]) -> Path | None:
-    """The program that `launcher` starts: itself, or the first of `places` that npm installed within its reach.
+    """The program that `launcher` starts: itself, or the first of `places` that npm installed
+    within its reach.
 
-    `places` are paths below a `node_modules` or the launcher's own package. npm installs a package's own needs inside
-    it, beside it, or (pnpm) beside the folder its link leads to.
-    """
+    `places` are paths below a `node_modules` or the launcher's own package. npm installs a
+    package's own needs inside it, beside it, or (pnpm) beside the folder its link leads to."""
     real = launcher.resolve()
     if is_native(real):
         return real
     root = package_of(real)
     if root is None:
         return None
-    trees = [root, root / "node_modules", *(folder for folder in root.parents if folder.name == "node_modules")]
+    trees = [
+        root,
+        root / "node_modules",
+        *(folder for folder in root.parents if folder.name == "node_modules"),
+    ]
     found = (tree / place for place in places for tree in trees)
     return next((path.resolve() for path in found if is_native(path)), None)
 
@@ -58,7 +63,8 @@ def configuration_files(folder: str, target: str, without: Collection[str]) -> d
 
 
 def named_files(commands: Mapping[str, Iterable[str]]) -> Iterator[Path]:
-    """Files of this machine that command lines name by their full path: a server's program, its script."""
+    """Files of this machine that command lines name by their full path: a server's program, its
+    script."""
     for command in commands.values():
         for part in command:
             path = Path(part)

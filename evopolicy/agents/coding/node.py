@@ -1,4 +1,5 @@
-"""Programs that Node runs: which interpreter is new enough, and what such a program reads of this machine."""
+"""Programs that Node runs: which interpreter is new enough, and what such a program reads of this
+machine."""
 
 from __future__ import annotations
 
@@ -29,9 +30,8 @@ class Program:
 def node_program(config: CodingConfig, node: str, least: tuple[int, int], install: str) -> Program:
     """How to start `agent.cli`, with Node where it is a script.
 
-    `node`: the interpreter the user names, '' to look for one. Raises AgentError with the command that mends it where
-    the CLI is missing or no Node has at least the version `least`.
-    """
+    `node`: the interpreter the user names, '' to look for one. Raises AgentError with the command
+    that mends it where the CLI is missing or no Node has at least the version `least`."""
     named = find_cli(config, install)
     program = named.resolve()
     if program.suffix not in SCRIPTS:
@@ -53,19 +53,28 @@ def _interpreter(
         found.append(f"{version} ({candidate})")
     needed = f"{least[0]}.{least[1]}"
     if node and not found:
-        raise AgentError(f"agent.node: '{node}' is not here; name a Node of {needed} or newer, or '' to look for one")
+        raise AgentError(
+            f"agent.node: '{node}' is not here; name a Node of {needed} or newer, or '' to look "
+            "for one"
+        )
     raise AgentError(
-        f"agent.node: '{config.cli}' needs Node {needed} or newer, found {', '.join(found) or 'none'}; install one with"
-        " `npm install --prefix ~/.local/share/node node@24` and set"
-        " agent.node=~/.local/share/node/node_modules/node/bin/node"
+        f"agent.node: '{config.cli}' needs Node {needed} or newer, found "
+        f"{', '.join(found) or 'none'}; install one with `npm install --prefix "
+        "~/.local/share/node node@24` and set "
+        "agent.node=~/.local/share/node/node_modules/node/bin/node"
     )
 
 
 def candidates(node: str, named: Path, program: Path) -> Iterator[Path]:
-    """The named interpreter alone; else those beside the CLI, in the npm tree it lies in, and on the PATH."""
+    """The named interpreter alone; else those beside the CLI, in the npm tree it lies in, and on
+    the PATH."""
     names = [str(Path(node).expanduser())] if node else [str(named.parent / "node")]
     if not node:
-        names += [str(folder / "node" / "bin" / "node") for folder in program.parents if folder.name == "node_modules"]
+        names += [
+            str(folder / "node" / "bin" / "node")
+            for folder in program.parents
+            if folder.name == "node_modules"
+        ]
         names.append("node")
     seen: set[Path] = set()
     for name in names:

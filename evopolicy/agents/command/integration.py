@@ -18,7 +18,8 @@ from evopolicy.kernel.ports.protocols import AgentIdentity, AgentTask, Invocatio
 from evopolicy.kernel.ports.transcript import Transcript
 
 VERSION_SECONDS = 90.0
-"""Until a program is taken to hang: on a machine where many cells start at once, one takes tens of seconds to begin."""
+"""Until a program is taken to hang: on a machine where many cells start at once, one takes tens of
+seconds to begin."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Command:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise AgentError(
-                f"agent.argv: '{self.config.argv[0]} --version' does not answer ({error}); set agent.ask_version=false"
+                f"agent.argv: '{self.config.argv[0]} --version' does not answer ({error}); set "
+                "agent.ask_version=false"
             ) from None
         lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
         return {name: lines[0][:200] if lines else f"exit code {done.returncode}"}
@@ -90,7 +92,9 @@ class Command:
             readable += runs_from
         return Invocation(
             argv=tuple(argv),
-            environment={name: self._filled(value, task) for name, value in config.environment.items()},
+            environment={
+                name: self._filled(value, task) for name, value in config.environment.items()
+            },
             variables=config.variables,
             stdin=task.prompt,
             packages=config.packages,
@@ -116,15 +120,20 @@ class Command:
         return part
 
     def _executable(self) -> Path | None:
-        """argv[0] as this machine has it; None where only the sandbox knows it. Raises AgentError for none."""
+        """argv[0] as this machine has it; None where only the sandbox knows it. Raises AgentError
+        for none."""
         if not self.config.argv or not self.config.argv[0]:
-            raise AgentError("agent.argv: is empty; say what to start, for instance 'agent.argv=[my-agent,\"{task}\"]'")
+            raise AgentError(
+                "agent.argv: is empty; say what to start, for instance "
+                "'agent.argv=[my-agent,\"{task}\"]'"
+            )
         name = self.config.argv[0]
         if name.startswith("{"):
             return None
         found = shutil.which(name)
         if found is None:
             raise AgentError(
-                f"agent.argv: there is no executable '{name}' here; install it, or give the full path of one"
+                f"agent.argv: there is no executable '{name}' here; install it, or give the full "
+                "path of one"
             )
         return Path(found).absolute()

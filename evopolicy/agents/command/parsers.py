@@ -1,4 +1,5 @@
-"""How the output of a command may be read, by name: as text, or as a program's stream that there is a reader for."""
+"""How the output of a command may be read, by name: as text, or as a program's stream that there is
+a reader for."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ MAX_TRAJECTORY = 256 << 20
 
 
 def read_text(lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG001 (a Reader's)
-    """A JSON line with a "text" is a message of the agent's; other lines that follow each other are one output of its.
+    """A JSON line with a "text" is a message of the agent's; other lines that follow each other are
+    one output of its.
 
     There is no final event: the exit code alone tells how it ended.
     """
@@ -52,8 +54,11 @@ def read_text(lines: Iterable[str], logs: Path | None = None) -> Transcript:  # 
 
 
 def read_messages(lines: Iterable[str], logs: Path | None = None) -> Transcript:
-    """The newest kept file with `messages` as OpenAI's chat has them, as mini-swe-agent's trajectory; else its text."""
-    paths = [path for path in home_files(logs, "**/*.json") if path.is_file() and not path.is_symlink()]
+    """The newest kept file with `messages` as OpenAI's chat has them, as mini-swe-agent's
+    trajectory; else its text."""
+    paths = [
+        path for path in home_files(logs, "**/*.json") if path.is_file() and not path.is_symlink()
+    ]
     for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True):
         if path.stat().st_size > MAX_TRAJECTORY:
             continue
@@ -78,7 +83,11 @@ def _of_messages(messages: list[object], status: str) -> Transcript:
             calls = inner(message, "tool_calls")
             for call in calls if isinstance(calls, list) else ():
                 given = text_of(inner(call, "function", "arguments"))
-                seen.call(text_of(inner(call, "id")), text_of(inner(call, "function", "name")), arguments_of(given))
+                seen.call(
+                    text_of(inner(call, "id")),
+                    text_of(inner(call, "function", "name")),
+                    arguments_of(given),
+                )
         elif role == "tool":
             seen.result(text_of(inner(message, "tool_call_id")), text)
         elif role in ("user", "system"):
@@ -86,12 +95,19 @@ def _of_messages(messages: list[object], status: str) -> Transcript:
         elif role != "exit":  # mini-swe-agent's own last word, which its status says too
             seen.strange(message, role)
     ended_well = status == "Submitted"
-    read = seen.transcript(usage=Usage(), completed=ended_well, error="" if ended_well or not status else status)
-    return read if status else Transcript(read.steps, completed=None, unknown_events=read.unknown_events)
+    read = seen.transcript(
+        usage=Usage(), completed=ended_well, error="" if ended_well or not status else status
+    )
+    return (
+        read
+        if status
+        else Transcript(read.steps, completed=None, unknown_events=read.unknown_events)
+    )
 
 
 def read_qwen(lines: Iterable[str], logs: Path | None = None) -> Transcript:
-    """Qwen Code prints Claude Code's events: each part of an answer as one of its own, cached tokens in the input."""
+    """Qwen Code prints Claude Code's events: each part of an answer as one of its own, cached
+    tokens in the input."""
     read = claude_code.read_stream(_whole_answers(lines), logs)
     usage, cached = read.usage, read.usage.cached_tokens or 0
     fresh = None if usage.input_tokens is None else max(0, usage.input_tokens - cached)

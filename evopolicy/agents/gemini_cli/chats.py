@@ -1,4 +1,5 @@
-"""What Gemini CLI keeps of a session in its home: the thoughts, tokens and ends that its stream does not tell."""
+"""What Gemini CLI keeps of a session in its home: the thoughts, tokens and ends that its stream
+does not tell."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Chat:
 
     @property
     def broke_off(self) -> bool:
-        """Whether the newest message has no tokens where others have: its stream ended before they came."""
+        """Whether the newest message has no tokens where others have: its stream ended before they
+        came."""
         counted = [message.get("tokens") is not None for message in self.messages.values()]
         return any(counted) and not counted[-1]
 
@@ -54,11 +56,14 @@ def thoughts(chat: Chat) -> Iterator[Thought]:
 
 
 def _thought(one: Any) -> str:
-    return "\n".join(filter(None, (text_of(inner(one, "subject")), text_of(inner(one, "description")))))
+    return "\n".join(
+        filter(None, (text_of(inner(one, "subject")), text_of(inner(one, "description"))))
+    )
 
 
 def failed(chat: Chat) -> set[str]:
-    """Calls of commands that ended with another exit code than 0: its stream calls them a success."""
+    """Calls of commands that ended with another exit code than 0: its stream calls them a
+    success."""
     found = set()
     for message in chat.messages.values():
         calls = message.get("toolCalls")
@@ -74,7 +79,10 @@ def failed(chat: Chat) -> set[str]:
 def usage(chat: Chat, since: str) -> Usage:
     """Tokens of the messages told at `since` or later, a time as the records have it."""
     counts = [
-        [count_of(inner(message, "tokens", name)) or 0 for name in ("input", "cached", "output", "thoughts")]
+        [
+            count_of(inner(message, "tokens", name)) or 0
+            for name in ("input", "cached", "output", "thoughts")
+        ]
         for message in chat.messages.values()
         if message.get("tokens") is not None and text_of(message.get("timestamp")) >= since
     ]

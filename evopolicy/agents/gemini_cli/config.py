@@ -21,11 +21,11 @@ class GeminiConfig(CodingConfig):
         super().__post_init__()
         if self.model in ALIASES:
             raise ConfigError(
-                f"agent.model: '{self.model}' is an alias by which Gemini CLI chooses among models; name the model's"
-                " id, as gemini-2.5-pro"
+                f"agent.model: '{self.model}' is an alias by which Gemini CLI chooses among "
+                "models; name the model's id, as gemini-2.5-pro"
             )
         if not re.fullmatch(r"|-1|\d+|[A-Za-z_]+", self.effort):
             raise ConfigError(
-                "agent.effort: a thinking level as 'low' or 'high' (Gemini 3) or a thinking budget in tokens (2.5) is"
-                f" needed, found '{self.effort}'"
+                "agent.effort: a thinking level as 'low' or 'high' (Gemini 3) or a thinking "
+                f"budget in tokens (2.5) is needed, found '{self.effort}'"
             )

@@ -21,10 +21,20 @@ from evopolicy.kernel.ports.transcript import Transcript
 INSTALL = "npm install -g @google/gemini-cli"
 URL = "https://generativelanguage.googleapis.com"
 LOGIN_URL = "https://cloudcode-pa.googleapis.com"
-LOGIN_HOSTS = ("cloudcode-pa.googleapis.com:443", "oauth2.googleapis.com:443", "www.googleapis.com:443")
+LOGIN_HOSTS = (
+    "cloudcode-pa.googleapis.com:443",
+    "oauth2.googleapis.com:443",
+    "www.googleapis.com:443",
+)
 KEY = "GEMINI_API_KEY"
 LEFT_BEHIND = ("tmp", "history", "projects.json")
-LOGIN_FILES = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json", "mcp-oauth-tokens.json", ".env")
+LOGIN_FILES = (
+    "oauth_creds.json",
+    "google_accounts.json",
+    "gemini-credentials.json",
+    "mcp-oauth-tokens.json",
+    ".env",
+)
 WEB_TOOLS = ("web_fetch", "google_web_search")
 # What it would ask other models for; the Run has one.
 SIDE_CALLS = (
@@ -64,19 +74,32 @@ class GeminiCli(CodingAgent):
         program = self._program()
         if self.config.login == "subscription" and not self._login().is_file():
             raise AgentError(
-                f"agent.login: there is no login in '{self._login()}'; run `{self.config.cli}` once and sign in with"
-                " Google, or use agent.login=key"
+                f"agent.login: there is no login in '{self._login()}'; run `{self.config.cli}` "
+                "once and sign in with Google, or use agent.login=key"
             )
-        versions = {"gemini_cli": version_of((*program.argv, "--version"), {"GEMINI_CLI_NO_RELAUNCH": "1"})}
+        versions = {
+            "gemini_cli": version_of((*program.argv, "--version"), {"GEMINI_CLI_NO_RELAUNCH": "1"})
+        }
         return {**versions, "node": program.node} if program.node else versions
 
     def invoke(self, task: AgentTask) -> Invocation:
         config, program = self.config, self._program()
-        argv = [*program.argv, "-o", "stream-json", "--approval-mode", "yolo", "--skip-trust", "-m", config.model]
+        argv = [
+            *program.argv,
+            "-o",
+            "stream-json",
+            "--approval-mode",
+            "yolo",
+            "--skip-trust",
+            "-m",
+            config.model,
+        ]
         if task.session_id:
             argv += ["--resume", task.session_id]
         settings = json.dumps(self._settings(), indent=2)
-        first, files = with_home_files(task, [*argv, *config.arguments], {".gemini/settings.json": settings})
+        first, files = with_home_files(
+            task, [*argv, *config.arguments], {".gemini/settings.json": settings}
+        )
         environment = {"GEMINI_CLI_NO_RELAUNCH": "1", "NO_COLOR": "1"}
         if config.login == "key":
             environment["GOOGLE_GEMINI_BASE_URL"] = task.provider_url
@@ -112,7 +135,10 @@ class GeminiCli(CodingAgent):
             return {}
         accounts = self._login().with_name("google_accounts.json")
         found = {accounts.name: accounts} if accounts.is_file() else {}
-        return {f".gemini/{name}": path for name, path in {"oauth_creds.json": self._login(), **found}.items()}
+        return {
+            f".gemini/{name}": path
+            for name, path in {"oauth_creds.json": self._login(), **found}.items()
+        }
 
     def _settings(self) -> dict[str, Any]:
         config = self.config
@@ -122,7 +148,10 @@ class GeminiCli(CodingAgent):
             thinking = _thinking(config.effort)
             aliases[config.model] = {
                 "extends": "chat-base",
-                "modelConfig": {"model": config.model, "generateContentConfig": {"thinkingConfig": thinking}},
+                "modelConfig": {
+                    "model": config.model,
+                    "generateContentConfig": {"thinkingConfig": thinking},
+                },
             }
         servers = {
             name: {"command": command[0], "args": list(command[1:]), "trust": True}
@@ -136,7 +165,11 @@ class GeminiCli(CodingAgent):
             "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
             "tools": {"exclude": list(WEB_TOOLS)},
             "modelConfigs": {"customAliases": aliases},
-            "agents": {"overrides": {name: {"modelConfig": {"model": config.model}} for name in SIDE_AGENTS}},
+            "agents": {
+                "overrides": {
+                    name: {"modelConfig": {"model": config.model}} for name in SIDE_AGENTS
+                }
+            },
             **({"mcpServers": servers} if servers else {}),
         }
 

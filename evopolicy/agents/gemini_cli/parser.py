@@ -51,7 +51,9 @@ class _Reader:
                     self._open = True
                 self.seen.call(id, name, event.get("parameters"), line=line)
             case {"type": "tool_result", "tool_id": str(id)}:
-                output = text_of(event.get("output")) or text_of(inner(event.get("error"), "message"))
+                output = text_of(event.get("output")) or text_of(
+                    inner(event.get("error"), "message")
+                )
                 self.seen.result(id, output, failed=event.get("status") == "error", line=line)
                 self._open = False
             case {"type": "error", "message": message}:
@@ -75,7 +77,8 @@ class _Reader:
 
 
 def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
-    """The transcript of one process; reasoning, and a killed one's tokens, from the collected session."""
+    """The transcript of one process; reasoning, and a killed one's tokens, from the collected
+    session."""
     reader = _Reader()
     for line, event in numbered_json_lines(lines):
         reader.take(line, event)
@@ -86,7 +89,9 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
         error, kind = "the answer's stream ended before its end", "network"
     worked = any(step.source == "agent" for step in reader.seen.steps)
     transcript = reader.seen.transcript(
-        usage=_usage(reader.result.get("stats")) if reader.result else chats.usage(chat, reader.began),
+        usage=_usage(reader.result.get("stats"))
+        if reader.result
+        else chats.usage(chat, reader.began),
         completed=reader.result is not None and reader.result.get("status") == "success",
         error=error,
         error_kind=kind,
@@ -115,7 +120,8 @@ def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
 
 
 def _exit_error(logs: Path | None) -> str:
-    """What standard error ends with, where the stream says nothing at all: a refused login, a session not found."""
+    """What standard error ends with, where the stream says nothing at all: a refused login, a
+    session not found."""
     noise = ("Warning:", "YOLO mode", "Ripgrep is not", "at ", "Loaded cached")
     lines = [line for line in stderr_of(logs) if not line.startswith(noise)]
     return lines[-1][:2000] if lines else ""

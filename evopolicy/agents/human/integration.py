@@ -1,4 +1,5 @@
-"""`human`: a person, with any editor or assistant of theirs, works in the prepared workspace; nothing is started."""
+"""`human`: a person, with any editor or assistant of theirs, works in the prepared workspace;
+nothing is started."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ class Human:
         return {}
 
     def invoke(self, task: AgentTask) -> Invocation:  # noqa: ARG002 (the port's)
-        raise AgentError("agent=human: there is no program to start; a person works in the workspace")
+        raise AgentError(
+            "agent=human: there is no program to start; a person works in the workspace"
+        )
 
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:  # noqa: ARG002 (the port's)
         return Transcript((), completed=True)

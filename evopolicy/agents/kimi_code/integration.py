@@ -33,7 +33,8 @@ SETTINGS = '[tools]\ndisabled = ["WebSearch", "FetchURL"]\n'
 
 @dataclass(frozen=True)
 class KimiCode(CodingAgent):
-    """The prompt in a staged file, since it takes one as an argument alone; `stream-json` on standard output."""
+    """The prompt in a staged file, since it takes one as an argument alone; `stream-json` on
+    standard output."""
 
     config: KimiConfig
 
@@ -43,7 +44,9 @@ class KimiCode(CodingAgent):
     @property
     def provider(self) -> Provider:
         url = LOGIN_URL if self.config.login == "subscription" else URL
-        return provider(self.config, url, ("POST /chat/completions",), agent_variable=KEY, hosts=LOGIN_HOSTS)
+        return provider(
+            self.config, url, ("POST /chat/completions",), agent_variable=KEY, hosts=LOGIN_HOSTS
+        )
 
     def probe(self) -> Mapping[str, str]:
         self.check()
@@ -52,13 +55,16 @@ class KimiCode(CodingAgent):
         number = re.search(r"\b(\d+)\.\d+", version)
         if number is None or int(number[1]) < 2 or "deprecat" in version.lower():
             raise AgentError(
-                f"agent.cli: '{self.config.cli}' is the old kimi-cli, which does nothing but say so ('{version}');"
-                f" install Kimi Code with `{INSTALL}`, or give its path"
+                f"agent.cli: '{self.config.cli}' is the old kimi-cli, which does nothing but say "
+                f"so ('{version}'); install Kimi Code with `{INSTALL}`, or give its path"
             )
         if self.config.login == "subscription":
             for path in self._home().values():
                 if not path.exists():
-                    raise AgentError(f"agent.login: there is no login ('{path}'); run `{self.config.cli} login` first")
+                    raise AgentError(
+                        f"agent.login: there is no login ('{path}'); run `{self.config.cli} "
+                        "login` first"
+                    )
         return {"kimi_code": version, **({"node": program.node} if program.node else {})}
 
     def invoke(self, task: AgentTask) -> Invocation:
@@ -69,7 +75,10 @@ class KimiCode(CodingAgent):
         argv += ["-m", config.model] if config.login == "subscription" else []
         texts = {f"{FOLDER}/config.toml": SETTINGS}
         if config.mcp_servers:
-            servers = {name: {"command": it[0], "args": list(it[1:])} for name, it in config.mcp_servers.items()}
+            servers = {
+                name: {"command": it[0], "args": list(it[1:])}
+                for name, it in config.mcp_servers.items()
+            }
             texts[f"{FOLDER}/mcp.json"] = json.dumps({"mcpServers": servers}, indent=2)
         first, files = with_home_files(task, [*argv, *config.arguments, "-p", prompt], texts)
         return Invocation(

@@ -53,7 +53,9 @@ class _Reader:
                 self.session = session
             case {"role": "meta", "type": "turn.step.retrying"}:
                 self.retrying = event
-                self.seen.step("system", f"a request failed and is tried again: {_retried(event)}", line=line)
+                self.seen.step(
+                    "system", f"a request failed and is tried again: {_retried(event)}", line=line
+                )
             case {"role": "meta", "type": "system.version"}:
                 pass
             case {"role": "assistant"}:
@@ -62,18 +64,27 @@ class _Reader:
                 result = text_of(event.get("content"))
                 self.seen.result(id, result, failed=bool(_FAILED.search(result)), line=line)
             case {"role": "user" | "system" as role}:
-                self.seen.step("user" if role == "user" else "system", text_of(event.get("content")), line=line)
+                self.seen.step(
+                    "user" if role == "user" else "system", text_of(event.get("content")), line=line
+                )
             case _:
                 self.seen.strange(event, event.get("type") or event.get("role"))
         return None
 
     def _message(self, event: dict[str, Any], line: int) -> None:
-        self.seen.step("agent", text_of(event.get("content")), text_of(event.get("reasoning_content")), line=line)
+        self.seen.step(
+            "agent",
+            text_of(event.get("content")),
+            text_of(event.get("reasoning_content")),
+            line=line,
+        )
         calls = event.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             name, id = inner(call, "function", "name"), inner(call, "id")  # noqa: A001 (the protocol's word)
             if isinstance(name, str) and isinstance(id, str):
-                self.seen.call(id, name, arguments_of(inner(call, "function", "arguments")), line=line)
+                self.seen.call(
+                    id, name, arguments_of(inner(call, "function", "arguments")), line=line
+                )
 
 
 def _retried(event: dict[str, Any]) -> str:
@@ -81,7 +92,8 @@ def _retried(event: dict[str, Any]) -> str:
 
 
 def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
-    """The transcript of one process; its tokens and reasoning from the collected session, where it is there."""
+    """The transcript of one process; its tokens and reasoning from the collected session, where it
+    is there."""
     reader = _Reader()
     for line, event in numbered_json_lines(lines):
         reader.take(line, event)
@@ -99,10 +111,17 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
 
 def _error(reader: _Reader, wire: WireLog, logs: Path | None) -> tuple[str, ErrorKind]:
     if reader.session:
-        # It takes a stream that breaks off for an answer, and says so nowhere but by a missing reason.
-        return ("the answer's stream ended before its end", "network") if wire.whole is False else ("", "")
+        # It takes a stream that breaks off for an answer, and says so nowhere but by a missing
+        # reason.
+        return (
+            ("the answer's stream ended before its end", "network")
+            if wire.whole is False
+            else ("", "")
+        )
     errors = [line for line in stderr_of(logs) if line.startswith("error: ")]
-    words = errors[-1].removeprefix("error: ").removeprefix("failed to run prompt: ") if errors else ""
+    words = (
+        errors[-1].removeprefix("error: ").removeprefix("failed to run prompt: ") if errors else ""
+    )
     status: int | None = None
     more = ""
     if wire.error is not None:

@@ -1,4 +1,5 @@
-"""What Kimi Code keeps of a session in its home: the tokens, reasoning and ends that its stream does not tell."""
+"""What Kimi Code keeps of a session in its home: the tokens, reasoning and ends that its stream
+does not tell."""
 
 from __future__ import annotations
 
@@ -42,13 +43,16 @@ class WireLog:
 
 
 def of_attempt(logs: Path | None) -> WireLog:
-    """What the attempt in `logs` added: the home goes on from attempt to attempt, and so do the counts in it."""
+    """What the attempt in `logs` added: the home goes on from attempt to attempt, and so do the
+    counts in it."""
     if logs is None:
         return WireLog()
     wire = _of_home(logs / "home")
     before = _before(logs)
     if wire.tokens is not None and before is not None and before.tokens is not None:
-        wire.tokens = tuple(max(0, now - then) for now, then in zip(wire.tokens, before.tokens, strict=True))
+        wire.tokens = tuple(
+            max(0, now - then) for now, then in zip(wire.tokens, before.tokens, strict=True)
+        )
         wire.requests = max(0, wire.requests - before.requests)
     return wire
 
@@ -77,7 +81,12 @@ def _of_home(home: Path) -> WireLog:
                 if is_main:
                     _follow(wire, ends, record)
         if is_main and latest > newest and len(path.parts) > 3:
-            newest, wire.whole, wire.error, wire.session = latest, ends.whole, ends.error, path.parts[-4]
+            newest, wire.whole, wire.error, wire.session = (
+                latest,
+                ends.whole,
+                ends.error,
+                path.parts[-4],
+            )
     return wire
 
 
@@ -85,7 +94,9 @@ def _count(wire: WireLog, record: dict[str, Any]) -> None:
     if record.get("type") != "usage.record":
         return
     counts = [count_of(inner(record, "usage", name)) or 0 for name in _COUNTS]
-    wire.tokens = tuple(a + b for a, b in zip(wire.tokens or (0,) * len(_COUNTS), counts, strict=True))
+    wire.tokens = tuple(
+        a + b for a, b in zip(wire.tokens or (0,) * len(_COUNTS), counts, strict=True)
+    )
     wire.requests += 1
 
 

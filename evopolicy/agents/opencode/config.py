@@ -20,8 +20,8 @@ class OpenCodeConfig(CodingConfig):
         super().__post_init__()
         if self.login != "key":
             raise ConfigError(
-                "agent.login: OpenCode is asked through agent.base_url with a key; 'key' is needed, found"
-                f" '{self.login}'"
+                "agent.login: OpenCode is asked through agent.base_url with a key; 'key' is "
+                f"needed, found '{self.login}'"
             )
         if not self.base_url:
             raise ConfigError(

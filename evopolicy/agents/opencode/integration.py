@@ -26,7 +26,8 @@ QUIET = {
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
     "OPENCODE_DISABLE_SHARE": "1",
-    # It looks for a package of plugins at its start; without a network npm would ask for it again and again.
+    # It looks for a package of plugins at its start; without a network npm would ask for it again
+    # and again.
     "npm_config_fetch_retries": "0",
     "npm_config_offline": "true",
 }
@@ -51,7 +52,15 @@ class OpenCode(CodingAgent):
 
     def invoke(self, task: AgentTask) -> Invocation:
         config, program = self.config, find_cli(self.config, INSTALL)
-        argv = [str(program), "run", "--format", "json", "--thinking", "-m", f"{PROVIDER}/{config.model}"]
+        argv = [
+            str(program),
+            "run",
+            "--format",
+            "json",
+            "--thinking",
+            "-m",
+            f"{PROVIDER}/{config.model}",
+        ]
         # A session that has a title asks no model for one.
         argv += ["-s", task.session_id] if task.session_id else ["--title", "EvoPolicy"]
         environment = {**QUIET, "OPENCODE_CONFIG": str(task.staging / CONFIG)}
@@ -63,7 +72,9 @@ class OpenCode(CodingAgent):
             variables=config.variables,
             stdin=task.prompt,
             files={CONFIG: json.dumps(self._configuration(task), indent=2)},
-            readable=tuple(dict.fromkeys((program, program.resolve(), *named_files(config.mcp_servers)))),
+            readable=tuple(
+                dict.fromkeys((program, program.resolve(), *named_files(config.mcp_servers)))
+            ),
             home=configuration_files(config.configuration, ".config/opencode", ("node_modules",)),
             provider=self.provider,
         )

@@ -45,7 +45,8 @@ class _Reader:
             self.session = session
         match event:
             case {"type": "step_start", "part": dict()}:
-                # It goes on, so that it has got over whatever came before: a context it has made smaller.
+                # It goes on, so that it has got over whatever came before: a context it has made
+                # smaller.
                 self._open, self.reason, self.error = False, None, None
             case {"type": "text", "part": {"text": str(text)}}:
                 self._message(line)
@@ -53,7 +54,10 @@ class _Reader:
             case {"type": "reasoning", "part": {"text": str(text)}}:
                 self._message(line)
                 self._add(reasoning=text)
-            case {"type": "tool_use", "part": {"callID": str(id), "tool": str(tool), "state": dict(state)}}:
+            case {
+                "type": "tool_use",
+                "part": {"callID": str(id), "tool": str(tool), "state": dict(state)},
+            }:
                 self._message(line)
                 self.seen.call(id, tool, state.get("input"), line=line)
                 output, failed = _result(tool, state)
@@ -73,20 +77,26 @@ class _Reader:
 
     def _add(self, text: str = "", reasoning: str = "") -> None:
         last = self.seen.last
-        between = "\n\n" if last and ((text and last.texts) or (reasoning and last.thoughts)) else ""
+        between = (
+            "\n\n" if last and ((text and last.texts) or (reasoning and last.thoughts)) else ""
+        )
         self.seen.add(between + text if text else "", between + reasoning if reasoning else "")
 
     def _finish(self, part: dict[str, Any]) -> None:
         self.reason, self._open = text_of(part.get("reason")), False
         counts = [count_of(inner(part.get("tokens"), *names)) for names in _COUNTS]
         if counts[0] is not None and counts[3] is not None:
-            self.tokens = [so_far + (more or 0) for so_far, more in zip(self.tokens or [0] * 5, counts, strict=True)]
+            self.tokens = [
+                so_far + (more or 0)
+                for so_far, more in zip(self.tokens or [0] * 5, counts, strict=True)
+            ]
         more = cost_of(part.get("cost") or 0)
         self.cost = None if more is None or self.cost is None else self.cost + more
 
 
 def _result(tool: str, state: dict[str, Any]) -> tuple[str, bool]:
-    """What a tool gave, and whether it failed: its own state, a command's exit code, or a tool that is none."""
+    """What a tool gave, and whether it failed: its own state, a command's exit code, or a tool that
+    is none."""
     error = state.get("error")
     exit_code = inner(state.get("metadata"), "exit")
     failed = state.get("status") == "error" or exit_code not in (None, 0) or tool == "invalid"
@@ -94,7 +104,8 @@ def _result(tool: str, state: dict[str, Any]) -> tuple[str, bool]:
 
 
 def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
-    """The transcript of one process. It has no final event: it is complete where its last message came to a stop."""
+    """The transcript of one process. It has no final event: it is complete where its last message
+    came to a stop."""
     reader = _Reader()
     for line, event in numbered_json_lines(lines):
         reader.take(line, event)
@@ -111,7 +122,11 @@ def read(lines: Iterable[str], logs: Path | None = None) -> Transcript:
 def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
     if reader.error is not None:
         data = reader.error.get("data")
-        words = error_of(inner(data, "message")) or error_of(reader.error.get("name")) or "it names no error"
+        words = (
+            error_of(inner(data, "message"))
+            or error_of(reader.error.get("name"))
+            or "it names no error"
+        )
         name, status = reader.error.get("name"), count_of(inner(data, "statusCode"))
         if name == "ContextOverflowError":
             return words, "context"
@@ -119,7 +134,9 @@ def _error(reader: _Reader, logs: Path | None) -> tuple[str, ErrorKind]:
             return words, "authentication"
         if words.startswith(("JSON parsing failed", "Text:")):
             return words, "network"
-        return words, error_kind_of(f"{words} {text_of(inner(data, 'responseBody'))[:2000]}", status)
+        return words, error_kind_of(
+            f"{words} {text_of(inner(data, 'responseBody'))[:2000]}", status
+        )
     match reader.reason:
         case "content-filter":
             return "the provider's filter ended the answer", "refusal"

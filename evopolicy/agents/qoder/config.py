@@ -17,5 +17,6 @@ class QoderConfig(CodingConfig):
         super().__post_init__()
         if self.login != "subscription":
             raise ConfigError(
-                f"agent.login: Qoder is used with its own login alone; 'subscription' is needed, found '{self.login}'"
+                "agent.login: Qoder is used with its own login alone; 'subscription' is needed, "
+                f"found '{self.login}'"
             )

@@ -1,4 +1,5 @@
-"""`qoder`: Qoder CLI, without a terminal. It works with its own login alone and is not tested against a real one."""
+"""`qoder`: Qoder CLI, without a terminal. It works with its own login alone and is not tested
+against a real one."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from evopolicy.kernel.ports.transcript import Transcript
 
 INSTALL = "npm install -g @qoder-ai/qodercli"
 URL = "https://center.qoder.sh"
-HOSTS = tuple(f"{name}.qoder.sh:443" for name in ("center", "openapi", "api1", "api2", "api3", "api2-v2"))
+HOSTS = tuple(
+    f"{name}.qoder.sh:443" for name in ("center", "openapi", "api1", "api2", "api3", "api2-v2")
+)
 TOKEN = "QODER_PERSONAL_ACCESS_TOKEN"
 FOLDER, LOGIN, PROMPT, SERVERS = ".qoder", ".qoder/.auth", "prompt.md", "mcp.json"
 LEFT_BEHIND = ("logs", "projects", "cache")
@@ -45,8 +48,8 @@ class Qoder(CodingAgent):
         missing = [path for path in self._home().values() if not path.is_dir()]
         if missing:
             raise AgentError(
-                f"agent.login: there is no login in '{missing[0]}'; run `{self.config.cli} login` first, or set"
-                f" {TOKEN} and name it in agent.variables"
+                f"agent.login: there is no login in '{missing[0]}'; run `{self.config.cli} login` "
+                f"first, or set {TOKEN} and name it in agent.variables"
             )
         return {"qoder": version, **({"node": program.node} if program.node else {})}
 
@@ -60,7 +63,10 @@ class Qoder(CodingAgent):
         argv += ["--resume", task.session_id] if task.session_id else []
         files = {PROMPT: task.prompt}
         if config.mcp_servers:
-            servers = {name: {"command": it[0], "args": list(it[1:])} for name, it in config.mcp_servers.items()}
+            servers = {
+                name: {"command": it[0], "args": list(it[1:])}
+                for name, it in config.mcp_servers.items()
+            }
             files[SERVERS] = json.dumps({"mcpServers": servers}, indent=2)
             argv += ["--mcp-config", str(task.staging / SERVERS)]
         prompt = f"Read the file {task.staging / PROMPT} and do what it says."

@@ -1,4 +1,5 @@
-"""Qoder CLI's `stream-json` as a Transcript. Written from its format: no run with a login was seen."""
+"""Qoder CLI's `stream-json` as a Transcript. Written from its format: no run with a login was
+seen."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from evopolicy.agents.streams.stream import (
 )
 from evopolicy.kernel.ports.transcript import ErrorKind, Transcript, Usage
 
-_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+_COUNTS = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
 
 
 class _Reader:
@@ -79,7 +85,9 @@ class _Reader:
     def _part(self, part: Any, line: int) -> None:
         match part:
             case {"type": "tool_result", "tool_use_id": str(id)}:
-                self.seen.result(id, _plain(part.get("content")), failed=part.get("is_error") is True, line=line)
+                self.seen.result(
+                    id, _plain(part.get("content")), failed=part.get("is_error") is True, line=line
+                )
             case {"type": "text", "text": str(text)}:
                 self.seen.step("user", text, line=line)
             case _:
@@ -122,7 +130,9 @@ def _error(reader: _Reader, failed: bool, logs: Path | None) -> tuple[str, Error
         if not words:
             return "", ""
     words = (
-        words or text_of(reader.result and reader.result.get("subtype")) or "it ended with an error it does not name"
+        words
+        or text_of(reader.result and reader.result.get("subtype"))
+        or "it ended with an error it does not name"
     )
     if inner(reader.result, "stop_reason") == "refusal":
         return words[:2000], "refusal"
@@ -131,7 +141,8 @@ def _error(reader: _Reader, failed: bool, logs: Path | None) -> tuple[str, Error
 
 
 def _usage(result: Mapping[str, Any]) -> Usage:
-    """Of the last event: those of messages are of their begin. It is paid in credits, so that no cost is known."""
+    """Of the last event: those of messages are of their begin. It is paid in credits, so that no
+    cost is known."""
     fresh, cached, written, output = (count_of(inner(result, "usage", name)) for name in _COUNTS)
     if fresh is None or output is None:
         return Usage()

@@ -1,5 +1,5 @@
-"""`replay`: resubmits the Programs and selectors of an earlier record, so that a Run is measured again without its
-provider."""
+"""`replay`: resubmits the Programs and selectors of an earlier record, so that a Run is measured
+again without its provider."""
 
 from __future__ import annotations
 
@@ -46,9 +46,15 @@ class Replay:
 
     def invoke(self, task: AgentTask) -> Invocation:
         run = self._source
-        folders = {f"programs/{s.program}": run.program(s.program).resolve() for s in run.state.published}
+        folders = {
+            f"programs/{s.program}": run.program(s.program).resolve() for s in run.state.published
+        }
         submissions = [
-            {"number": s.id, "folder": f"programs/{s.program}", "selector": format_selector(s.indices)}
+            {
+                "number": s.id,
+                "folder": f"programs/{s.program}",
+                "selector": format_selector(s.indices),
+            }
             for s in run.state.published
         ]
         options = {"submissions": submissions, "named": list(run.state.named)}
@@ -61,15 +67,19 @@ class Replay:
     def _source(self) -> Run:
         if not self.config.source:
             raise AgentError(
-                "agent.source: is empty; name the folder of the Run to replay, agent.source=outputs/runs/..."
+                "agent.source: is empty; name the folder of the Run to replay, "
+                "agent.source=outputs/runs/..."
             )
         run = load_run(Path(self.config.source))
         if not run.state.published:
-            raise AgentError(f"agent.source: {self.config.source} has no published Submission to replay")
+            raise AgentError(
+                f"agent.source: {self.config.source} has no published Submission to replay"
+            )
         for submission in run.state.published:
             program = archived(run.folder, submission.program)
             if program is None or program.digest != submission.program:
                 raise AgentError(
-                    f"agent.source: {self.config.source} lacks the Program {submission.program[:12]}; restore programs/"
+                    f"agent.source: {self.config.source} lacks the Program "
+                    f"{submission.program[:12]}; restore programs/"
                 )
         return run

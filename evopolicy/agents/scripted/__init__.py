@@ -1,1 +1,2 @@
-"""What agents without a provider share: a script copied into the sandbox, its session and its budget."""
+"""What agents without a provider share: a script copied into the sandbox, its session and its
+budget."""

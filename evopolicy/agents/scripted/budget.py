@@ -32,7 +32,12 @@ class BudgetLeft:
         return max(1, least, min(wanted, most))
 
     def after(self, units: int) -> BudgetLeft:
-        return replace(self, episodes=self.episodes - units, submissions=self.submissions - 1, used=self.used + units)
+        return replace(
+            self,
+            episodes=self.episodes - units,
+            submissions=self.submissions - 1,
+            used=self.used + units,
+        )
 
 
 def total_budget(status: Mapping[str, Any]) -> BudgetLeft:
@@ -41,18 +46,23 @@ def total_budget(status: Mapping[str, Any]) -> BudgetLeft:
     pool = int(budget["pool_size"])
     cap = min(pool, int(budget.get("per_submission") or pool))
     exhaust = budget.get("finish") == "exhaust"
-    return BudgetLeft(int(budget["episodes_total"]), int(budget["submissions_total"]), cap, pool, exhaust)
+    return BudgetLeft(
+        int(budget["episodes_total"]), int(budget["submissions_total"]), cap, pool, exhaust
+    )
 
 
 def budget_left(status: Mapping[str, Any]) -> BudgetLeft:
     """What is left of it."""
     budget, whole = status["budget"], total_budget(status)
     episodes, submissions = int(budget["episodes_left"]), int(budget["submissions_left"])
-    return replace(whole, episodes=episodes, submissions=submissions, used=whole.episodes - episodes)
+    return replace(
+        whole, episodes=episodes, submissions=submissions, used=whole.episodes - episodes
+    )
 
 
 def window(start: int, count: int, pool: int) -> str:
-    """Selector of the `count` indices from `start` on, beginning anew at the pool's end. `count` is at most `pool`."""
+    """Selector of the `count` indices from `start` on, beginning anew at the pool's end. `count` is
+    at most `pool`."""
     first = start % pool
     end = first + count
     if end <= pool:

@@ -1,4 +1,5 @@
-"""What the agents that need no provider share: a small script copied into the sandbox, and its stream read back."""
+"""What the agents that need no provider share: a small script copied into the sandbox, and its
+stream read back."""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ def script_invocation(
     packages: Sequence[str] = (),
     folders: Mapping[str, Path] | None = None,
 ) -> Invocation:
-    """Run `evopolicy.agents.<agent>.script` in the agent's sandbox. It reaches the Host as any agent does.
+    """Run `evopolicy.agents.<agent>.script` in the agent's sandbox. It reaches the Host as any
+    agent does.
 
-    It is copied there with `scripted/session.py` and `scripted/budget.py`, in folders as here below `scripts/`, and
-    imports nothing else of EvoPolicy.
-    """
+    It is copied there with `scripted/session.py` and `scripted/budget.py`, in folders as here below
+    `scripts/`, and imports nothing else of EvoPolicy."""
     payload = {
         "workspace": str(task.workspace),
         "staging": str(task.staging),
@@ -47,7 +48,11 @@ def script_invocation(
         "seed": task.seed,
         "options": dict(options),
     }
-    scripts = [Path("scripted", "session.py"), Path("scripted", "budget.py"), Path(agent, "script.py")]
+    scripts = [
+        Path("scripted", "session.py"),
+        Path("scripted", "budget.py"),
+        Path(agent, "script.py"),
+    ]
     files = {f"scripts/{path}": (_AGENTS / path).read_text(encoding="utf-8") for path in scripts}
     files |= {
         "main.py": _MAIN.format(agent=agent),
@@ -55,7 +60,13 @@ def script_invocation(
         "options.json": json.dumps(payload, indent=2, sort_keys=True) + "\n",
     }
     return Invocation(
-        argv=(str(task.python), "-u", "-B", str(task.staging / "main.py"), str(task.staging / "options.json")),
+        argv=(
+            str(task.python),
+            "-u",
+            "-B",
+            str(task.staging / "main.py"),
+            str(task.staging / "options.json"),
+        ),
         files=files,
         folders=dict(folders or {}),
         packages=tuple(packages),
@@ -63,20 +74,23 @@ def script_invocation(
 
 
 def package_versions(agent: str, packages: Sequence[str]) -> dict[str, str]:
-    """Installed versions. Raises AgentError, with the command that mends it, for a package that is missing."""
+    """Installed versions. Raises AgentError, with the command that mends it, for a package that is
+    missing."""
     versions = {}
     for package in packages:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             raise AgentError(
-                f"agent '{agent}' needs the package '{package}', which is not installed: pip install {package}"
+                f"agent '{agent}' needs the package '{package}', which is not installed: pip "
+                f"install {package}"
             ) from None
     return versions
 
 
 def read_script(lines: Iterable[str]) -> Transcript:
-    """The transcript of a script's JSON lines: `{"step": ..., "text": ...}`, as `scripted/session.py` prints them."""
+    """The transcript of a script's JSON lines: `{"step": ..., "text": ...}`, as
+    `scripted/session.py` prints them."""
     steps: list[Step] = []
     unknown: dict[str, int] = {}
     completed, error, malformed = False, "", 0
@@ -116,4 +130,9 @@ def _session_step(event: Mapping[str, Any], number: int, line: int) -> Step:
         result_line=line,
     )
     submission = event.get("submission")
-    return Step("agent", calls=(call,), submission=submission if type(submission) is int else None, line=line)
+    return Step(
+        "agent",
+        calls=(call,),
+        submission=submission if type(submission) is int else None,
+        line=line,
+    )

@@ -1,4 +1,5 @@
-"""Calls the session client as a subprocess and says on standard output, one JSON object a line, what was done."""
+"""Calls the session client as a subprocess and says on standard output, one JSON object a line,
+what was done."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class SessionClient:
 
     def call(self, *argv: str) -> dict[str, Any]:
         """The client's JSON answer. Raises SessionRefused."""
-        done = subprocess.run([*self.command, *argv], cwd=self.workspace, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*self.command, *argv], cwd=self.workspace, capture_output=True, text=True, check=False
+        )
         answer = _object(done.stdout)
         failed = done.returncode != 0 or answer is None
         submission = (answer or {}).get("submission")
@@ -43,11 +46,16 @@ class SessionClient:
             argv=list(argv),
             result=answer,
             failed=failed,
-            submission=submission.get("id") if argv[0] == "submit" and isinstance(submission, dict) else None,
+            submission=submission.get("id")
+            if argv[0] == "submit" and isinstance(submission, dict)
+            else None,
         )
         if failed or answer is None:
             error = (answer or {}).get("error", {})
-            text = done.stderr.strip() or f"the session client exited with {done.returncode} and said nothing"
+            text = (
+                done.stderr.strip()
+                or f"the session client exited with {done.returncode} and said nothing"
+            )
             raise SessionRefused(str(error.get("code", "")), text)
         return answer
 
@@ -79,7 +87,8 @@ def say(step: str, text: str = "", **more: Any) -> None:
 
 
 def run(work: Callable[[SessionClient, dict[str, Any], int], None], options: str) -> None:
-    """Do `work(session, options, seed)` as the file `options` says and exit: 0 when done, 1 when it could not."""
+    """Do `work(session, options, seed)` as the file `options` says and exit: 0 when done, 1 when it
+    could not."""
     payload = json.loads(Path(options).read_text(encoding="utf-8"))
     session = SessionClient(payload["session_command"], Path(payload["workspace"]))
     try:

@@ -1,1 +1,2 @@
-"""What parsers of streams share: steps and calls, kinds of errors, what an attempt left behind, reasoning."""
+"""What parsers of streams share: steps and calls, kinds of errors, what an attempt left behind,
+reasoning."""

@@ -1,4 +1,5 @@
-"""What lies beside a raw stream in the logs of a Run: errors before its first event, and the attempts before it."""
+"""What lies beside a raw stream in the logs of a Run: errors before its first event, and the
+attempts before it."""
 
 from __future__ import annotations
 
@@ -31,15 +32,20 @@ def _number(logs: Path) -> int:
 
 
 def is_counted(logs: Path | None) -> bool:
-    """Whether the Host's proxy has counted this attempt: what the agent's home says of it is then not needed."""
+    """Whether the Host's proxy has counted this attempt: what the agent's home says of it is then
+    not needed."""
     try:
-        return logs is not None and inner(json.loads((logs / "invocation.json").read_text()), "network") == "proxy"
+        return (
+            logs is not None
+            and inner(json.loads((logs / "invocation.json").read_text()), "network") == "proxy"
+        )
     except (OSError, ValueError):
         return False
 
 
 def lines_with(path: Path, *words: str) -> Iterator[str]:
-    """Lines of a file that hold one of `words`; links are not followed, a file that cannot be read has none."""
+    """Lines of a file that hold one of `words`; links are not followed, a file that cannot be read
+    has none."""
     if path.is_symlink() or not path.is_file():
         return
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:

@@ -18,8 +18,11 @@ class Thought:
     reasoning: str
 
 
-def with_reasoning(transcript: Transcript, thoughts: Iterable[Thought], failed: Collection[str] = ()) -> Transcript:
-    """`transcript` with reasoning, found by the ids of a message's calls, else by its text, and calls that `failed`."""
+def with_reasoning(
+    transcript: Transcript, thoughts: Iterable[Thought], failed: Collection[str] = ()
+) -> Transcript:
+    """`transcript` with reasoning, found by the ids of a message's calls, else by its text, and
+    calls that `failed`."""
     by_call: dict[str, str] = {}
     by_text: dict[str, list[str]] = {}
     for thought in thoughts:
@@ -31,7 +34,9 @@ def with_reasoning(transcript: Transcript, thoughts: Iterable[Thought], failed: 
         reasoning = step.reasoning
         if step.source == "agent" and not reasoning:
             alike = by_text.get(step.text) if not step.calls else None
-            reasoning = by_call.get(step.calls[0].id, "") if step.calls else alike.pop() if alike else ""
+            reasoning = (
+                by_call.get(step.calls[0].id, "") if step.calls else alike.pop() if alike else ""
+            )
         calls = tuple(replace(call, failed=call.failed or call.id in failed) for call in step.calls)
         steps.append(replace(step, reasoning=reasoning, calls=calls))
     return replace(transcript, steps=tuple(steps))

@@ -1,4 +1,5 @@
-"""Reading what an agent printed: JSON lines that may be truncated, mixed with text, or not JSON at all."""
+"""Reading what an agent printed: JSON lines that may be truncated, mixed with text, or not JSON at
+all."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicy.kernel.ports.transcript import ErrorKind, Step, StepSource, ToolCall, Transcript, Usage
+from evopolicy.kernel.ports.transcript import (
+    ErrorKind,
+    Step,
+    StepSource,
+    ToolCall,
+    Transcript,
+    Usage,
+)
 
 MAX_STEPS = 100_000
 MAX_CALLS = 100_000
@@ -44,7 +52,8 @@ def numbered_json_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, A
 
 
 def json_value(text: str) -> Any:
-    """What a JSON text holds. Raises ValueError for none, and for one nested deeper than MAX_DEPTH."""
+    """What a JSON text holds. Raises ValueError for none, and for one nested deeper than
+    MAX_DEPTH."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -53,7 +62,9 @@ def json_value(text: str) -> Any:
         level = [value] if isinstance(value, dict | list) else []
         for _ in range(MAX_DEPTH + 1):
             inside = (one.values() if isinstance(one, dict) else one for one in level)
-            level = [child for children in inside for child in children if isinstance(child, dict | list)]
+            level = [
+                child for children in inside for child in children if isinstance(child, dict | list)
+            ]
             if not level:
                 break
         else:
@@ -62,7 +73,8 @@ def json_value(text: str) -> Any:
 
 
 def arguments_of(text: Any) -> Any:
-    """What the JSON text of a call's arguments holds: None for an empty one, the text itself where it is not JSON."""
+    """What the JSON text of a call's arguments holds: None for an empty one, the text itself where
+    it is not JSON."""
     try:
         return (json_value(text) if text else None) if isinstance(text, str) else text
     except ValueError:
@@ -89,12 +101,17 @@ def error_of(value: Any) -> str:
 
 
 def stderr_of(logs: Path | None) -> list[str]:
-    """The last non-blank lines an attempt's agent wrote to standard error, of its last STDERR_BYTES."""
+    """The last non-blank lines an attempt's agent wrote to standard error, of its last
+    STDERR_BYTES."""
     try:
         with (logs / "stderr.log" if logs else Path("/dev/null")).open("rb") as file:
             end = file.seek(0, 2)
             file.seek(max(0, end - STDERR_BYTES))
-            return [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+            return [
+                line.strip()
+                for line in file.read().decode(errors="replace").splitlines()
+                if line.strip()
+            ]
     except OSError:
         return []
 
@@ -124,9 +141,19 @@ def _bounded(usage: Usage) -> Usage:
 
 
 class Message:
-    """A Step in the making. Its parts are joined once, at the end, so that a long one costs no more than its length."""
+    """A Step in the making. Its parts are joined once, at the end, so that a long one costs no more
+    than its length."""
 
-    __slots__ = ("calls", "line", "recorded", "source", "submission", "texts", "thoughts", "unanswered")
+    __slots__ = (
+        "calls",
+        "line",
+        "recorded",
+        "source",
+        "submission",
+        "texts",
+        "thoughts",
+        "unanswered",
+    )
 
     def __init__(self, source: StepSource, line: int | None, *, recorded: bool = True) -> None:
         self.source, self.line, self.recorded = source, line, recorded
@@ -141,7 +168,14 @@ class Message:
 
     def made(self) -> Step:
         calls = tuple(call.made() for call in self.calls)
-        return Step(self.source, "".join(self.texts), "".join(self.thoughts), calls, self.submission, self.line)
+        return Step(
+            self.source,
+            "".join(self.texts),
+            "".join(self.thoughts),
+            calls,
+            self.submission,
+            self.line,
+        )
 
 
 class Call:
@@ -149,20 +183,48 @@ class Call:
 
     __slots__ = ("arguments", "failed", "id", "line", "message", "name", "result", "result_line")
 
-    def __init__(self, message: Message, id: str, name: str, arguments: Any, line: int | None) -> None:  # noqa: A002
-        given = arguments if isinstance(arguments, Mapping) else {} if arguments is None else {"input": arguments}
-        self.message, self.id, self.name, self.arguments, self.line = message, id, name, dict(given), line
+    def __init__(
+        self,
+        message: Message,
+        id: str,
+        name: str,
+        arguments: Any,
+        line: int | None,  # noqa: A002
+    ) -> None:
+        given = (
+            arguments
+            if isinstance(arguments, Mapping)
+            else {}
+            if arguments is None
+            else {"input": arguments}
+        )
+        self.message, self.id, self.name, self.arguments, self.line = (
+            message,
+            id,
+            name,
+            dict(given),
+            line,
+        )
         self.result: str | None = None
         self.failed = False
         self.result_line: int | None = None
 
     def made(self) -> ToolCall:
-        return ToolCall(self.id, self.name, self.arguments, self.result, self.failed, self.line, self.result_line)
+        return ToolCall(
+            self.id,
+            self.name,
+            self.arguments,
+            self.result,
+            self.failed,
+            self.line,
+            self.result_line,
+        )
 
 
 @dataclass
 class Collected:
-    """A transcript in the making: events of one stream in the order they came, calls and results tied by id."""
+    """A transcript in the making: events of one stream in the order they came, calls and results
+    tied by id."""
 
     steps: list[Message] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
@@ -176,7 +238,9 @@ class Collected:
     _alike: dict[str, deque[Call]] = field(default_factory=dict)
     """By id, what the same message called after it."""
 
-    def step(self, source: StepSource, text: str = "", reasoning: str = "", *, line: int | None = None) -> None:
+    def step(
+        self, source: StepSource, text: str = "", reasoning: str = "", *, line: int | None = None
+    ) -> None:
         """One message. Beyond MAX_STEPS it is only counted."""
         self.last = Message(source, line, recorded=len(self.steps) < MAX_STEPS)
         if self.last.recorded:
@@ -219,8 +283,16 @@ class Collected:
     def called(self, id: str) -> bool:  # noqa: A002
         return id in self._calls
 
-    def result(self, id: str, result: str, *, failed: bool = False, line: int | None = None) -> None:  # noqa: A002
-        """What the call `id` gave, of several the first without a result; one that nothing called is a step."""
+    def result(
+        self,
+        id: str,
+        result: str,
+        *,
+        failed: bool = False,
+        line: int | None = None,  # noqa: A002
+    ) -> None:
+        """What the call `id` gave, of several the first without a result; one that nothing called
+        is a step."""
         if id not in self._calls:
             self.step("tool", result, line=line)
         elif (call := self._calls[id]) is not None:
@@ -233,7 +305,9 @@ class Collected:
         """A line that holds no event, or an event of a kind that is not known: counted."""
         if isinstance(event, dict):
             name = kind[:MAX_KIND] if isinstance(kind, str) and kind else "(no type)"
-            self.unknown[name if name in self.unknown or len(self.unknown) < MAX_KINDS else "(other types)"] += 1
+            self.unknown[
+                name if name in self.unknown or len(self.unknown) < MAX_KINDS else "(other types)"
+            ] += 1
         else:
             self.malformed += 1
 
@@ -263,7 +337,10 @@ class Collected:
 
 
 _KINDS: tuple[tuple[ErrorKind, str], ...] = (
-    ("refusal", r"content.?filter"),  # an answer that a filter cut off is also said to be incomplete
+    (
+        "refusal",
+        r"content.?filter",
+    ),  # an answer that a filter cut off is also said to be incomplete
     (
         "context",
         r"context.{0,3}(length|window)|context_length_exceeded|prompt is too long|too many tokens|maximum context"
@@ -276,7 +353,10 @@ _KINDS: tuple[tuple[ErrorKind, str], ...] = (
         r"|usage_limit_reached|billing",
     ),
     ("rate_limit", r"rate.?limit|too many requests|\b429\b|quota|resource.?exhausted"),
-    ("overload", r"overload|high demand|\b(500|502|503|504|529)\b|internal server error|server.?error|unavailable"),
+    (
+        "overload",
+        r"overload|high demand|\b(500|502|503|504|529)\b|internal server error|server.?error|unavailable",
+    ),
     (
         "network",
         r"connection|network|disconnect|econn\w+|socket|timed? ?out|timeout|fetch failed|unreachable"
@@ -295,7 +375,8 @@ KIND_OF_WORD: Mapping[str, ErrorKind] = {
     "overloaded": "overload",
     "server_error": "overload",
 }
-"""By the word that errors of Claude Code's form bring. A vaguer one is not here: what the error says tells more."""
+"""By the word that errors of Claude Code's form bring. A vaguer one is not here: what the error
+says tells more."""
 
 
 def error_kind_of(words: str, status: int | None = None) -> ErrorKind:

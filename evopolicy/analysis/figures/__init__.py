@@ -1,1 +1,2 @@
-"""Frames in, matplotlib Figure out: one function a figure, all in one style. matplotlib loads when one is drawn."""
+"""Frames in, matplotlib Figure out: one function a figure, all in one style. matplotlib loads when
+one is drawn."""

@@ -1,4 +1,5 @@
-"""What a figure shows, as its YAML under `conf/figure/` or the command line says it, and the figure drawn from it."""
+"""What a figure shows, as its YAML under `conf/figure/` or the command line says it, and the figure
+drawn from it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
     from evopolicy.analysis.records.frames import Frames
 
-Kind = Literal["curves", "timeline", "rank", "profile", "splits", "edits", "demand", "usage", "difference"]
+Kind = Literal[
+    "curves", "timeline", "rank", "profile", "splits", "edits", "demand", "usage", "difference"
+]
 
 KINDS: Mapping[str, str] = {
     "curves": "best so far against Episode units, with intervals",
@@ -24,7 +27,8 @@ KINDS: Mapping[str, str] = {
     "profile": "performance profile: share of Runs above each score",
     "splits": "training against Validation against Assessment",
     "edits": "size of an edit against the chance of a new best",
-    "demand": "normalized scores where synthesis, and where tuning, dominates (the paper's without source)",
+    "demand": "normalized scores where synthesis, and where tuning, dominates (the paper's "
+    "without source)",
     "usage": "tokens and cost against score",
     "difference": "held-out scores less those of one entry, with intervals",
 }
@@ -47,14 +51,16 @@ class FigureConfig:
     axis: Axis = "units"
     """Curves: what best-so-far runs over, units, submissions, seconds, tokens or cost_usd."""
     published: bool | None = None
-    """Rank, demand: whether the paper's entries stand beside the Runs; by default in demand, not in rank."""
+    """Rank, demand: whether the paper's entries stand beside the Runs; by default in demand, not in
+    rank."""
     data_edits: bool = False
-    """Edits, timeline: whether the same source with new numbers in a file is a parametric edit, not a retest."""
+    """Edits, timeline: whether the same source with new numbers in a file is a parametric edit, not
+    a retest."""
     run: str = ""
     """Timeline: which Run, or the end of its path; needed where there are several."""
     against: str = ""
-    """Difference: what entries are compared with, an entry (the first by default) or a swept setting
-    (feedback=score)."""
+    """Difference: what entries are compared with, an entry (the first by default) or a swept
+    setting (feedback=score)."""
     allow: tuple[str, ...] = ()
     """Conditions that may differ: isolation, parameters, pool, budget, selection, duplicates."""
     dark: bool = False
@@ -69,18 +75,20 @@ class FigureConfig:
 def figure_config(values: Mapping[str, Any]) -> FigureConfig:
     """A figure's config from plain values; a list may be words with commas between.
 
-    Raises ConfigError with the near name for a key or a choice there is not, for a key that the kind does not have, and
-    for a value of the wrong type.
-    """
+    Raises ConfigError with the near name for a key or a choice there is not, for a key that the
+    kind does not have, and for a value of the wrong type."""
     config = read_config(FigureConfig, values, "figure")
     for key, kinds in BELONGS.items():
         if key in values and config.kind not in kinds:
-            raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {config.kind}")
+            raise ConfigError(
+                f"{key}: it is for {' and '.join(kinds)}; leave it out for {config.kind}"
+            )
     return config
 
 
 def draw_figure(config: FigureConfig, frames: Frames | None) -> Figure:
-    """The figure of `frames`; None: the paper's own, which only `demand` has. Raises RecordError as the kind does."""
+    """The figure of `frames`; None: the paper's own, which only `demand` has. Raises RecordError as
+    the kind does."""
     from evopolicy import analysis
 
     dark, allow = config.dark, config.allow
@@ -90,18 +98,27 @@ def draw_figure(config: FigureConfig, frames: Frames | None) -> Figure:
             return analysis.demand_figure(dark=dark)
         return analysis.demand_figure(frames, published=published, allow=allow, dark=dark)
     if frames is None:
-        raise ConfigError(f"{config.kind}: it is drawn of Runs; only demand has a figure of published scores alone")
+        raise ConfigError(
+            f"{config.kind}: it is drawn of Runs; only demand has a figure of published scores "
+            "alone"
+        )
     if config.kind == "timeline":
         return analysis.timeline_figure(frames, config.run, data_edits=config.data_edits, dark=dark)
     if config.kind == "edits":
         return _edits(config, frames)
     if config.kind == "rank":
-        return analysis.rank_figure(frames, published=bool(config.published), allow=allow, dark=dark)
+        return analysis.rank_figure(
+            frames, published=bool(config.published), allow=allow, dark=dark
+        )
     if config.kind == "difference":
         return analysis.difference_figure(frames, config.against, allow=allow, dark=dark)
     if config.kind == "curves":
         return analysis.best_so_far_figure(frames, axis=config.axis, allow=allow, dark=dark)
-    draw = {"profile": analysis.profile_figure, "splits": analysis.splits_figure, "usage": analysis.usage_figure}
+    draw = {
+        "profile": analysis.profile_figure,
+        "splits": analysis.splits_figure,
+        "usage": analysis.usage_figure,
+    }
     return draw[config.kind](frames, allow=allow, dark=dark)
 
 

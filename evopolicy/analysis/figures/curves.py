@@ -67,11 +67,12 @@ def best_so_far_figure(
     level: float = 0.95,
     dark: bool = False,
 ) -> Figure:
-    """Best so far, a panel a Benchmark: the mean of an entry's Runs with its interval over Runs, as step functions.
+    """Best so far, a panel a Benchmark: the mean of an entry's Runs with its interval over Runs, as
+    step functions.
 
-    Runs without a value (nothing was measured) are in no line, and the note counts them.
-    Below three Runs each Run is a line of its own, marked where it improves, with no interval. A mean begins where all
-    its Runs have a value, and each Run holds its best to the right end.
+    Runs without a value (nothing was measured) are in no line, and the note counts them. Below
+    three Runs each Run is a line of its own, marked where it improves, with no interval. A mean
+    begins where all its Runs have a value, and each Run holds its best to the right end.
 
     Args:
         usage: see `trajectory.curve_points`; needed for the axes tokens and cost_usd.
@@ -81,7 +82,9 @@ def best_so_far_figure(
     inputs = gather(frames, entries, allow)
     steps = _steps(inputs, axis, value, usage)
     if not steps:
-        raise RecordError(f"curves: no Run has a best so far by {value} against {axis}; there is nothing to draw")
+        raise RecordError(
+            f"curves: no Run has a best so far by {value} against {axis}; there is nothing to draw"
+        )
     benchmarks = [name for name in inputs.benchmarks if any(slug == name for _, slug in steps)]
     drawn = [entry for entry in inputs.entries if any(name == entry for name, _ in steps)]
     rows, columns = grid_of(len(benchmarks), 3)
@@ -89,15 +92,27 @@ def best_so_far_figure(
     with style(dark) as theme:
         look = looks(inputs.entries, theme)
         keys = [] if len(benchmarks) == 1 else [(e, _line(look[e], theme)) for e in drawn]
-        notes, size, titles = _notes(inputs, steps, level, axis, usage), (WIDTH, height), labels(benchmarks)
-        figure, panels = canvas(theme, _VALUES[value][0], notes, size=size, shape=(rows, columns), keys=keys)
+        notes, size, titles = (
+            _notes(inputs, steps, level, axis, usage),
+            (WIDTH, height),
+            labels(benchmarks),
+        )
+        figure, panels = canvas(
+            theme, _VALUES[value][0], notes, size=size, shape=(rows, columns), keys=keys
+        )
         for panel, benchmark in zip(panels, benchmarks, strict=False):
             end = _horizon(steps, benchmark, inputs, axis)
-            here = {entry: steps[entry, benchmark] for entry in drawn if (entry, benchmark) in steps}
-            places = {e: _draw(panel, runs, look[e], theme, e, end, level) for e, runs in here.items()}
+            here = {
+                entry: steps[entry, benchmark] for entry in drawn if (entry, benchmark) in steps
+            }
+            places = {
+                e: _draw(panel, runs, look[e], theme, e, end, level) for e, runs in here.items()
+            }
             _dress(panel, titles[benchmark], theme)
             if len(benchmarks) == 1:
-                direct_labels(panel, [(e, y, look[e].colour) for e, y in places.items()], theme, height - 0.5)
+                direct_labels(
+                    panel, [(e, y, look[e].colour) for e, y in places.items()], theme, height - 0.5
+                )
         drop_empty(figure, panels, len(benchmarks))
         name_axes(panels[: len(benchmarks)], columns, AXES[axis], _VALUES[value][1])
     return figure
@@ -119,10 +134,19 @@ def _steps(
 
 
 def _horizon(
-    steps: Mapping[tuple[str, str], Sequence[Steps]], benchmark: str, inputs: FigureInputs, axis: Axis
+    steps: Mapping[tuple[str, str], Sequence[Steps]],
+    benchmark: str,
+    inputs: FigureInputs,
+    axis: Axis,
 ) -> float:
     """Right end of the axis: the budget for units, else the last improvement of any Run."""
-    last = max(at for (_, slug), runs in steps.items() if slug == benchmark for run in runs for at, _ in run)
+    last = max(
+        at
+        for (_, slug), runs in steps.items()
+        if slug == benchmark
+        for run in runs
+        for at, _ in run
+    )
     runs = inputs.frames.runs
     budget = runs[runs["benchmark"] == benchmark]["units_budget"].max() if axis == "units" else 0
     if axis == "submissions":
@@ -130,22 +154,46 @@ def _horizon(
     return max(last, float(budget))
 
 
-def _draw(panel: Axes, runs: Sequence[Steps], look: Look, theme: Theme, entry: str, end: float, level: float) -> float:
+def _draw(
+    panel: Axes,
+    runs: Sequence[Steps],
+    look: Look,
+    theme: Theme,
+    entry: str,
+    end: float,
+    level: float,
+) -> float:
     """Draw an entry; where its label belongs."""
-    line: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes, "drawstyle": "steps-post"}
+    line: dict[str, Any] = {
+        "color": look.colour,
+        "linestyle": look.dashes,
+        "drawstyle": "steps-post",
+    }
     if len(runs) < MIN_RUNS:
         for run in runs:
             x, y = [at for at, _ in run], [best for _, best in run]
             panel.plot([*x, end], [*y, y[-1]], **line, lw=1.1, label=entry)
             face = fill(look, theme)
-            panel.plot(x, y, ls="", marker=look.marker, ms=4, color=look.colour, mfc=face, label=entry)
+            panel.plot(
+                x, y, ls="", marker=look.marker, ms=4, color=look.colour, mfc=face, label=entry
+            )
         return float(np.mean([run[-1][1] for run in runs]))
     places = _places(runs, end)
     table = np.array([[_at(run, place) for run in runs] for place in places])
     bounds = _bounds(table, level)
-    panel.fill_between(places, bounds[:, 0], bounds[:, 1], step="post", color=look.colour, alpha=0.16, lw=0)
+    panel.fill_between(
+        places, bounds[:, 0], bounds[:, 1], step="post", color=look.colour, alpha=0.16, lw=0
+    )
     panel.plot(places, table.mean(axis=1), **line, label=entry)
-    panel.plot(end, table[-1].mean(), marker=look.marker, ms=5, color=look.colour, mfc=fill(look, theme), clip_on=False)
+    panel.plot(
+        end,
+        table[-1].mean(),
+        marker=look.marker,
+        ms=5,
+        color=look.colour,
+        mfc=fill(look, theme),
+        clip_on=False,
+    )
     return float(table[-1].mean())
 
 
@@ -180,7 +228,13 @@ def _dress(panel: Axes, title: str, theme: Theme) -> None:
 
 
 def _line(look: Look, theme: Theme) -> dict[str, Any]:
-    return {"color": look.colour, "linestyle": look.dashes, "marker": look.marker, "ms": 4.5, "mfc": fill(look, theme)}
+    return {
+        "color": look.colour,
+        "linestyle": look.dashes,
+        "marker": look.marker,
+        "ms": 4.5,
+        "mfc": fill(look, theme),
+    }
 
 
 def _notes(
@@ -197,21 +251,25 @@ def _notes(
         notes.append(f"Without a value and in no line: {missing} of {every} Runs.")
     if max(sizes) >= MIN_RUNS:
         notes.append(
-            f"Line: mean of the Runs. Band: {100 * level:g} % confidence interval of it over Runs, on these Episodes, "
-            "Student's t, at each place by itself."
+            f"Line: mean of the Runs. Band: {100 * level:g} % confidence interval of it over "
+            "Runs, on these Episodes, Student's t, at each place by itself."
         )
         notes += [TWO_KINDS] if min(size for size in sizes if size >= MIN_RUNS) < FEW else []
     if min(sizes) < MIN_RUNS:
         notes.append(
-            "Fewer than three Runs: each Run is a line of its own, marked where it improves, and there is no interval "
-            "over Runs."
+            "Fewer than three Runs: each Run is a line of its own, marked where it improves, and "
+            "there is no interval over Runs."
         )
     return [*notes, *([] if usage is not None else _estimates(inputs, axis)), *inputs.notes]
 
 
 def _estimates(inputs: FigureInputs, axis: Axis) -> list[str]:
     """What of the axis nobody reported, where it is read from the log of the Host's proxy."""
-    prices = ["Cost: by the prices its Run was made with, of the tokens of each request."] if axis == "cost_usd" else []
+    prices = (
+        ["Cost: by the prices its Run was made with, of the tokens of each request."]
+        if axis == "cost_usd"
+        else []
+    )
     guessed = inputs.estimated(TOKENS) if axis in ("tokens", "cost_usd") else []
     said = f"Tokens estimated, at least in part, by the length of texts for {', '.join(guessed)}."
     return [*prices, *([said] if guessed else [])]

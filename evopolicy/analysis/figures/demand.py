@@ -1,4 +1,5 @@
-"""Normalized held-out scores on the Benchmarks where synthesis, and on those where tuning, makes the difference."""
+"""Normalized held-out scores on the Benchmarks where synthesis, and on those where tuning, makes
+the difference."""
 
 from __future__ import annotations
 
@@ -51,10 +52,11 @@ def demand_figure(
     seed: int = 0,
     dark: bool = False,
 ) -> Figure:
-    """(score - zero) / (one - zero) cut to [0, 1], averaged over the Core16 Benchmarks of each demand group, of
-    those on which every entry drawn has a score.
+    """(score - zero) / (one - zero) cut to [0, 1], averaged over the Core16 Benchmarks of each
+    demand group, of those on which every entry drawn has a score.
 
-    Without frames: the paper's own figure. One is the best agent drawn on that Benchmark, the paper's among them.
+    Without frames: the paper's own figure. One is the best agent drawn on that Benchmark, the
+    paper's among them.
 
     Args:
         published: whether the paper's four agents stand beside the Runs.
@@ -62,31 +64,42 @@ def demand_figure(
         anchors: by Gymnasium id, the scores that are 0 and 1, instead.
         entries: of the Runs.
 
-    Raises RecordError where no Run is on a Benchmark of Core16, or none is complete for all entries;
-    ConfigError for a `zero` there is not.
-    """
+    Raises RecordError where no Run is on a Benchmark of Core16, or none is complete for all
+    entries; ConfigError for a `zero` there is not."""
     inputs = gather(frames, entries, allow) if frames is not None else None
     tables, ids, beside = _by_id(inputs) if inputs else ({}, {}, [])
-    own = {e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()} for e, of in tables.items()}
+    own = {
+        e: {b: float(np.nanmean(np.nanmean(t, axis=1))) for b, t in of.items()}
+        for e, of in tables.items()
+    }
     paper = _published() if published or not own else {}
     if frames is not None and not any(own.values()):
-        raise RecordError("demand: no Run is on a Benchmark of Core16, and only those have a demand group")
+        raise RecordError(
+            "demand: no Run is on a Benchmark of Core16, and only those have a demand group"
+        )
     taken = {name: as_published(name) if name in own else name for name in paper}
     means = {**{taken[name]: of for name, of in paper.items()}, **own}
     scale = _scale(means, zero, own) if anchors is None else None
     known = scale.anchors if scale else dict(anchors or {})
     shown = [entry for entry, of in means.items() if of and not (scale and entry in scale.floors)]
-    shared = {b: known[b] for b in DEMANDS if b in known and all(b in means[entry] for entry in shown)}
+    shared = {
+        b: known[b] for b in DEMANDS if b in known and all(b in means[entry] for entry in shown)
+    }
     if not shared or not shown:
-        raise RecordError("demand: no Benchmark has a score of every entry and two scores that are 0 and 1")
+        raise RecordError(
+            "demand: no Benchmark has a score of every entry and two scores that are 0 and 1"
+        )
     points, spans = _points(means, tables, shown, shared, level, seed)
-    notes = _notes(inputs, [slug for slug in ids if ids[slug] in shared], taken, spans, scale, level)
+    notes = _notes(
+        inputs, [slug for slug in ids if ids[slug] in shared], taken, spans, scale, level
+    )
     notes += _left_out(means, tables, shown, shared, beside)
     return _draw(shown, points, spans, notes, own, dark)
 
 
 def _by_id(inputs: FigureInputs) -> tuple[dict[str, dict[str, Floats]], dict[str, str], list[str]]:
-    """Held-out tables of the Benchmarks of Core16, by Gymnasium id; their ids by slug; and others of such an id."""
+    """Held-out tables of the Benchmarks of Core16, by Gymnasium id; their ids by slug; and others
+    of such an id."""
     runs = inputs.frames.runs
     pairs = {str(b): str(i) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)}
     ids = {slug: id_ for id_, slug in slugs_of(pairs.items()).items() if id_ in DEMANDS}
@@ -94,7 +107,11 @@ def _by_id(inputs: FigureInputs) -> tuple[dict[str, dict[str, Floats]], dict[str
         entry: {ids[name]: table for name, table in of.items() if name in ids}
         for entry, of in heldout_tables(inputs).items()
     }
-    return tables, ids, [slug for slug, id_ in pairs.items() if slug not in ids and gymnasium_id(id_) in DEMANDS]
+    return (
+        tables,
+        ids,
+        [slug for slug, id_ in pairs.items() if slug not in ids and gymnasium_id(id_) in DEMANDS],
+    )
 
 
 def _published() -> dict[str, dict[str, float]]:
@@ -102,14 +119,17 @@ def _published() -> dict[str, dict[str, float]]:
 
 
 def _scale(means: Means, zero: str, own: Means) -> Scale:
-    values = {(entry, benchmark): mean for entry, of in means.items() for benchmark, mean in of.items()}
+    values = {
+        (entry, benchmark): mean for entry, of in means.items() for benchmark, mean in of.items()
+    }
     return find_scale(values, DEMANDS, {id_: id_ for id_ in DEMANDS}, own=own, zero=zero)
 
 
 def _points(
     means: Means, tables: Tables, shown: Sequence[str], scale: Anchors, level: float, seed: int
 ) -> tuple[dict[tuple[str, str], tuple[float, int]], dict[tuple[str, str], Interval]]:
-    """By group and entry: the mean with the number of Benchmarks, and the interval where there are Runs."""
+    """By group and entry: the mean with the number of Benchmarks, and the interval where there are
+    Runs."""
     points: dict[tuple[str, str], tuple[float, int]] = {}
     spans: dict[tuple[str, str], Interval] = {}
     rng = np.random.default_rng(seed)
@@ -122,7 +142,9 @@ def _points(
             points[group, entry] = math.fsum(cut) / len(cut), len(cut)
             if entry in tables:
                 chosen, known = {b: tables[entry][b] for b in names}, {b: scale[b] for b in names}
-                spans[group, entry] = aggregate_interval(chosen, rng=rng, level=level, anchors=known, clip=True)
+                spans[group, entry] = aggregate_interval(
+                    chosen, rng=rng, level=level, anchors=known, clip=True
+                )
     return points, spans
 
 
@@ -140,7 +162,12 @@ def _draw(
         look = looks([*sorted(own), *(entry for entry in shown if entry not in own)], theme)
         size = (WIDTH, 0.75 + _ROW * len(rows))
         figure, panels = canvas(
-            theme, "Normalized held-out score", notes, size=size, shape=(1, len(groups)), sharey=True
+            theme,
+            "Normalized held-out score",
+            notes,
+            size=size,
+            shape=(1, len(groups)),
+            sharey=True,
         )
         for panel, group in zip(panels, groups, strict=True):
             for place, entry in enumerate(rows):
@@ -168,23 +195,37 @@ def _notes(
     if scale is not None:
         said = f"0 is {scale.zero}, 1 the best agent drawn, which moves with them; cut to [0, 1]."
     return [
-        inputs.count(benchmarks=slugs) if inputs else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
+        inputs.count(benchmarks=slugs)
+        if inputs
+        else f"N = {len(taken)} agents, one Run a Benchmark: no interval.",
         said,
         *interval_notes(list(spans.values()), level, "Line"),
         NOTE if taken else "",
-        *(protocol_note([s for s in inputs.frames.scores() if s.benchmark in slugs]) if taken and inputs else ()),
+        *(
+            protocol_note([s for s in inputs.frames.scores() if s.benchmark in slugs])
+            if taken and inputs
+            else ()
+        ),
         *((*inputs.heldout[1], *inputs.notes) if inputs else ()),
     ]
 
 
-def _left_out(means: Means, tables: Tables, shown: Sequence[str], shared: Anchors, beside: Sequence[str]) -> list[str]:
-    """What is not in the figure, in words: intervals, entries, and Benchmarks of Runs or of the paper."""
+def _left_out(
+    means: Means, tables: Tables, shown: Sequence[str], shared: Anchors, beside: Sequence[str]
+) -> list[str]:
+    """What is not in the figure, in words: intervals, entries, and Benchmarks of Runs or of the
+    paper."""
     there = {benchmark for entry in shown for benchmark in means[entry]}
     gone = [benchmark for benchmark in DEMANDS if benchmark in there and benchmark not in shared]
     empty = [entry for entry, of in tables.items() if not of]
     return [
         few_runs({entry: of for entry, of in tables.items() if entry in shown}, shared),
-        f"Over {len(shared)} of {len(there)} Benchmarks: the others lack an entry's score or a scale." if gone else "",
-        f"Of the Gymnasium id of another Benchmark here, and left out: {', '.join(beside)}." if beside else "",
+        f"Over {len(shared)} of {len(there)} Benchmarks: the others lack an entry's score or a "
+        "scale."
+        if gone
+        else "",
+        f"Of the Gymnasium id of another Benchmark here, and left out: {', '.join(beside)}."
+        if beside
+        else "",
         f"Without a Benchmark of Core16 and left out: {', '.join(empty)}." if empty else "",
     ]

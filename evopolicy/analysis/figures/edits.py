@@ -42,7 +42,8 @@ def edit_size_figure(
     level: float = 0.95,
     dark: bool = False,
 ) -> Figure:
-    """Size of an edit against the chance that it gives a new best, a panel an entry; a circle's area is the count.
+    """Size of an edit against the chance that it gives a new best, a panel an entry; a circle's
+    area is the count.
 
     Args:
         edits: `diagnose(frames).edits`.
@@ -55,37 +56,58 @@ def edit_size_figure(
     there = sorted({str(entry) for entry in edits["entry"]})
     for entry in entries:
         if entry not in there:
-            raise ConfigError(f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}")
+            raise ConfigError(
+                f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}"
+            )
     names = list(entries) or there
     counts = size_counts(edits, ("entry",), best)
     counts = counts[counts["entry"].isin(names) & (counts["known"] > 0)]
     if counts.empty:
-        raise RecordError("edits: no two adjacent Submissions with their sources and results; there is nothing to draw")
+        raise RecordError(
+            "edits: no two adjacent Submissions with their sources and results; there is nothing "
+            "to draw"
+        )
     drawn = [name for name in names if name in set(counts["entry"])]
     most = int(counts["known"].max())
     rows, columns = grid_of(len(drawn), 2)
     height = 3.0 if columns == 1 else 2.0 * rows
     with style(dark) as theme:
         look, titles = looks(names, theme), labels(drawn)
-        said, size = [*_notes(edits, counts, best, level), *notes], (WIDTH if columns > 1 else 5.2, height + 0.2)
+        said, size = (
+            [*_notes(edits, counts, best, level), *notes],
+            (WIDTH if columns > 1 else 5.2, height + 0.2),
+        )
         title, shape = "Edit size and improvement", (rows, columns)
         figure, panels = canvas(theme, title, said, size=size, shape=shape, sharey=True)
         for panel, name in zip(panels, drawn, strict=False):
             _draw(panel, counts[counts["entry"] == name], look[name], theme, most, level)
             panel.set_title(titles[name], color=theme.ink)
         drop_empty(figure, panels, len(drawn))
-        name_axes(panels[: len(drawn)], columns, "change since the one before", "chance of a new best (%)")
+        name_axes(
+            panels[: len(drawn)], columns, "change since the one before", "chance of a new best (%)"
+        )
     return figure
 
 
-def _draw(panel: Axes, counts: pd.DataFrame, look: Look, theme: Theme, most: int, level: float) -> None:
-    for size, known, bests in zip(counts["size"], counts["known"], counts["new_bests"], strict=True):
+def _draw(
+    panel: Axes, counts: pd.DataFrame, look: Look, theme: Theme, most: int, level: float
+) -> None:
+    for size, known, bests in zip(
+        counts["size"], counts["known"], counts["new_bests"], strict=True
+    ):
         x, rate = _BINS.index(size), bests / known
         low, high = wilson(bests, known, level)
         panel.plot([x, x], [100 * low, 100 * high], color=look.colour, lw=1.1, alpha=0.75, zorder=2)
         area = _LARGEST * known / most
         circle = panel.scatter(
-            [x], [100 * rate], s=area, color=look.colour, ec=theme.ground, lw=0.8, zorder=3, clip_on=False
+            [x],
+            [100 * rate],
+            s=area,
+            color=look.colour,
+            ec=theme.ground,
+            lw=0.8,
+            zorder=3,
+            clip_on=False,
         )
         circle.set_label(size)
         radius = (area / 3.1416) ** 0.5
@@ -112,10 +134,13 @@ def _draw(panel: Axes, counts: pd.DataFrame, look: Look, theme: Theme, most: int
 def _notes(edits: pd.DataFrame, counts: pd.DataFrame, best: str, level: float) -> list[str]:
     known, every = counts["known"].sum(), edits["run"].nunique()
     judged = "Validation" if best == "new_best" else "training score"
-    bins = ", ".join(f"{name} to {100 * share:g} %" for name, share in SIZES.items() if 0 < share < 1)
+    bins = ", ".join(
+        f"{name} to {100 * share:g} %" for name, share in SIZES.items() if 0 < share < 1
+    )
     return [
         f"N = {known} Submissions of {plural(every, 'Run')}; a circle's area, "
         f"and the number at it, is how many. New best by {judged}.",
-        f"Lines: {100 * level:g} % Wilson interval, as if Submissions were independent; those of one Run are not.",
+        f"Lines: {100 * level:g} % Wilson interval, as if Submissions were independent; those of "
+        "one Run are not.",
         f"Share of tokens changed: same 0 (retests too), {bins}, rewrite above.",
     ]

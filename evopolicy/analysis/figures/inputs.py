@@ -53,21 +53,29 @@ class FigureInputs:
         tables, _ = episode_tables(self.frames, runs, [*self.unlike, *gone])
         some = ", ".join(f"{entry} on {benchmark}" for entry, benchmark in lacking[:_NAMED])
         more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-        said = f"Episodes of {some}{more} are not on disk, so a Run counts as one Episode, its mean: {', '.join(gone)}."
+        said = (
+            f"Episodes of {some}{more} are not on disk, so a Run counts as one Episode, its "
+            f"mean: {', '.join(gone)}."
+        )
         return tables, (said,)
 
     def estimated(self, columns: Collection[str]) -> list[str]:
         """The entries of which one of these columns of `usage` is, or has in it, an estimate."""
         usage = self.frames.usage
-        return sorted({entry for column in columns for entry in usage.loc[estimated(usage, column), "entry"]})
+        return sorted(
+            {entry for column in columns for entry in usage.loc[estimated(usage, column), "entry"]}
+        )
 
     def count(self, entries: Collection[str] = (), benchmarks: Collection[str] = ()) -> str:
-        """`N = 18 Runs, 3 an entry and Benchmark.`: how many are drawn, of `entries` on `benchmarks`, or of all.
+        """`N = 18 Runs, 3 an entry and Benchmark.`: how many are drawn, of `entries` on
+        `benchmarks`, or of all.
 
         A Run that several entries read (by another selection rule, a regrade) counts once.
         """
         runs = self.frames.runs
-        keys = dict(zip(runs["run"], runs["key"].replace("", pd.NA).fillna(runs["run"]), strict=True))
+        keys = dict(
+            zip(runs["run"], runs["key"].replace("", pd.NA).fillna(runs["run"]), strict=True)
+        )
         cells = [
             Counter(keys[run] for run in runs)
             for (entry, benchmark), runs in self.runs.items()
@@ -77,27 +85,39 @@ class FigureInputs:
         each = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
         once: Counter[str] = functools.reduce(operator.or_, cells)
         again = sum(cell.total() for cell in cells) - once.total()
-        read = f"; {plural(once.total() + again, 'reading')} of them, by several rules" if again else ""
+        read = (
+            f"; {plural(once.total() + again, 'reading')} of them, by several rules"
+            if again
+            else ""
+        )
         return f"N = {plural(once.total(), 'Run')}, {each} an entry and Benchmark{read}."
 
 
 def few_runs(tables: Tables, benchmarks: Collection[str]) -> str:
-    """The sentence that names the cells of `tables`, of those Benchmarks, whose Runs are too few; '' for none."""
-    counts = {f"{entry} on {b}": len(of[b]) for entry, of in tables.items() for b in of if b in benchmarks}
+    """The sentence that names the cells of `tables`, of those Benchmarks, whose Runs are too few;
+    '' for none."""
+    counts = {
+        f"{entry} on {b}": len(of[b]) for entry, of in tables.items() for b in of if b in benchmarks
+    }
     return few_runs_foot(counts, MIXED)
 
 
-def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()) -> FigureInputs:
+def gather(
+    frames: Frames, entries: Sequence[str] = (), allow: Collection[str] = ()
+) -> FigureInputs:
     """The valid Runs of `frames`, of all entries in alphabetical order or of `entries` in theirs.
 
-    Raises RecordError where there is none, and where conditions differ that may not (see `scores.check_comparable`);
-    ConfigError for an entry there is not.
-    """
+    Raises RecordError where there is none, and where conditions differ that may not (see
+    `scores.check_comparable`); ConfigError for an entry there is not."""
     there = sorted({str(entry) for entry in frames.runs["entry"]})
     for entry in entries:
         if entry not in there:
-            raise ConfigError(f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}")
-    done = [s for s in frames.scores() if s.status == "done" and s.entry in (list(entries) or there)]
+            raise ConfigError(
+                f"entries: there is no entry '{entry}' here.{did_you_mean(entry, there)}"
+            )
+    done = [
+        s for s in frames.scores() if s.status == "done" and s.entry in (list(entries) or there)
+    ]
     mixes, unlike, names = check_comparable(done, allow), unlike_benchmarks(done), mixed_names(done)
     if names:
         frames = frames.renamed(names)
@@ -105,14 +125,24 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
     chosen = frames.runs[frames.runs["entry"].isin(list(entries) or there)]
     valid = chosen[chosen["valid"]]
     if valid.empty:
-        raise RecordError(f"figure: none of {len(chosen)} Runs has a valid held-out result; there is nothing to draw")
+        raise RecordError(
+            f"figure: none of {len(chosen)} Runs has a valid held-out result; there is nothing to "
+            "draw"
+        )
     picked = of_runs(frames, set(valid["run"]))
     runs: dict[tuple[str, str], list[str]] = {}
     for entry, benchmark, run in zip(valid["entry"], valid["benchmark"], valid["run"], strict=True):
         runs.setdefault((entry, benchmark), []).append(run)
     left = len(chosen) - len(valid)
-    notes = [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."] if left else []
-    notes += [*_gap_note(frames, entries), *about([s for s in frames.scores() if s.entry in (list(entries) or there)])]
+    notes = (
+        [f"Left out: {left} of {len(chosen)} Runs, without a valid held-out result."]
+        if left
+        else []
+    )
+    notes += [
+        *_gap_note(frames, entries),
+        *about([s for s in frames.scores() if s.entry in (list(entries) or there)]),
+    ]
     return FigureInputs(
         picked,
         tuple(dict.fromkeys([*entries] or there)),
@@ -124,11 +154,15 @@ def gather(frames: Frames, entries: Sequence[str] = (), allow: Collection[str] =
 
 
 def _gap_note(frames: Frames, entries: Sequence[str]) -> list[str]:
-    """What was planned or found and is no Run here: of `entries`, or all; a folder alone may be anybody's."""
+    """What was planned or found and is no Run here: of `entries`, or all; a folder alone may be
+    anybody's."""
     gaps = frames.gaps[~frames.gaps["run"].isin(frames.runs["run"])]
     gaps = gaps[gaps["entry"].isna() | gaps["entry"].isin(list(entries))] if entries else gaps
     broken = int((gaps["status"] == "unreadable").sum())
-    counts = ((len(gaps) - broken, "planned cell", "without a Run"), (broken, "record", "that cannot be read"))
+    counts = (
+        (len(gaps) - broken, "planned cell", "without a Run"),
+        (broken, "record", "that cannot be read"),
+    )
     found = [f"{plural(count, what)} {why}" for count, what, why in counts if count]
     return [f"Left out: {' and '.join(found)}."] if found else []
 
@@ -140,14 +174,17 @@ def of_runs(frames: Frames, runs: Collection[str]) -> Frames:
     return replace(
         frames,
         gaps=frames.gaps.iloc[:0],
-        **{name: part[part["run"].isin(list(runs))].reset_index(drop=True) for name, part in parts.items()},
+        **{
+            name: part[part["run"].isin(list(runs))].reset_index(drop=True)
+            for name, part in parts.items()
+        },
     )
 
 
 def heldout_tables(inputs: FigureInputs) -> Tables:
-    """Held-out scores (Runs, Episodes); entries of one Benchmark share the columns, NaN where there is no score.
+    """Held-out scores (Runs, Episodes); entries of one Benchmark share the columns, NaN where there
+    is no score.
 
-    Where the Episodes of a Run are not on disk, or are others than those of the other Runs, its Benchmark has one
-    column: the Runs' means.
-    """
+    Where the Episodes of a Run are not on disk, or are others than those of the other Runs, its
+    Benchmark has one column: the Runs' means."""
     return inputs.heldout[0]

@@ -12,16 +12,23 @@ _LABEL = 34
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """Each of `names` as it is drawn: on one line, with nothing that steers, and where one is long without what all
-    share: what tells them apart is never cut.
-    """
+    """Each of `names` as it is drawn: on one line, with nothing that steers, and where one is long
+    without what all share: what tells them apart is never cut."""
     shown = {name: clean(name) for name in names}
     if len(shown) > 1 and max(map(len, shown.values())) > _LABEL:
         parts = {name: text.split(" ") for name, text in shown.items()}
         common = set.intersection(*map(set, parts.values()))
-        own = {name: [word for word in words if word not in common] for name, words in parts.items()}
-        shown = {name: " ".join(["…", *own[name]] if common and own[name] else parts[name]) for name in shown}
-    cut = {name: _cut(text, [other for other in shown.values() if other != text]) for name, text in shown.items()}
+        own = {
+            name: [word for word in words if word not in common] for name, words in parts.items()
+        }
+        shown = {
+            name: " ".join(["…", *own[name]] if common and own[name] else parts[name])
+            for name in shown
+        }
+    cut = {
+        name: _cut(text, [other for other in shown.values() if other != text])
+        for name, text in shown.items()
+    }
     often = Counter(cut.values())
     return {name: text if often[text] == 1 else shown[name] for name, text in cut.items()}
 
@@ -34,7 +41,11 @@ def _cut(text: str, others: Sequence[str]) -> str:
     start = max(0, min(place - _LABEL // 3, len(text) - _LABEL + 1))
     if start == 0:
         return clean(text, _LABEL)
-    tail = text[start + 1 :] if start + _LABEL > len(text) else f"{text[start + 1 : start + _LABEL - 1]}…"
+    tail = (
+        text[start + 1 :]
+        if start + _LABEL > len(text)
+        else f"{text[start + 1 : start + _LABEL - 1]}…"
+    )
     return f"…{tail}"
 
 

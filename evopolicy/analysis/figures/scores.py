@@ -1,4 +1,5 @@
-"""Held-out scores of entries: rank scores, performance profiles, and scores between anchors by demand."""
+"""Held-out scores of entries: rank scores, performance profiles, and scores between anchors by
+demand."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _ROW = 0.27
 """Inches an entry takes."""
 
 
-# --- ranks -------------------------------------------------------------------------------------------------------
+# --- ranks ----------------------------------------------------------------------------------------
 
 
 def rank_figure(
@@ -55,32 +56,51 @@ def rank_figure(
 ) -> Figure:
     """Rank scores, a bar an entry, best above; a dot is the rank score on one Benchmark.
 
-    Over the Benchmarks that are complete for all entries, as `tables.rank_table` has it with missing='exclude'.
-    Intervals re-rank all entries in each replicate (`resampling.rank_score_intervals`).
+    Over the Benchmarks that are complete for all entries, as `tables.rank_table` has it with
+    missing='exclude'. Intervals re-rank all entries in each replicate
+    (`resampling.rank_score_intervals`).
 
     Args:
-        published: whether the paper's entries are ranked among them, held at their means; they have no intervals.
-        seed: of the intervals' random numbers.
+        published: whether the paper's entries are ranked among them, held at their means; they have
+        no intervals. seed: of the intervals' random numbers.
 
     Raises RecordError where nothing can be ranked.
     """
     inputs = gather(frames, entries, allow)
-    table = rank_table([], allow=allow, extra=[*_scores(frames, inputs), *_extra(inputs, published)])
+    table = rank_table(
+        [], allow=allow, extra=[*_scores(frames, inputs), *_extra(inputs, published)]
+    )
     rows = [row for row in table.entries if row.rank_score is not None]
     if not rows:
-        raise RecordError("rank: no Benchmark is complete for every entry; there is nothing to draw")
+        raise RecordError(
+            "rank: no Benchmark is complete for every entry; there is nothing to draw"
+        )
     spans = _rank_spans(inputs, table, rows, level, seed)
     with style(dark) as theme:
-        look = looks([*inputs.entries, *(row.entry for row in rows if row.entry not in inputs.entries)], theme)
+        look = looks(
+            [*inputs.entries, *(row.entry for row in rows if row.entry not in inputs.entries)],
+            theme,
+        )
         notes = _rank_notes(inputs, table, spans, published, level)
-        figure, (panel,) = canvas(theme, "Rank score", notes, size=(WIDTH, 0.62 + _ROW * 1.15 * len(rows)))
+        figure, (panel,) = canvas(
+            theme, "Rank score", notes, size=(WIDTH, 0.62 + _ROW * 1.15 * len(rows))
+        )
         for place, row in enumerate(rows):
-            draw_bar(panel, place, row.rank_score or 0.0, spans.get(row.entry), look[row.entry], theme)
-            _draw_dots(panel, place, [table.cells[row.entry, b].rank_score or 0.0 for b in table.ranked], theme)
+            draw_bar(
+                panel, place, row.rank_score or 0.0, spans.get(row.entry), look[row.entry], theme
+            )
+            _draw_dots(
+                panel,
+                place,
+                [table.cells[row.entry, b].rank_score or 0.0 for b in table.ranked],
+                theme,
+            )
             panel.text(1.06, place, rank_score(row.rank_score), va="center", ha="left")
         entries_axis(panel, [row.entry for row in rows], theme)
         panel.set_xlim(-0.012, 1.13)
-        panel.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 (last)", "0.25", "0.5", "0.75", "1 (first)"])
+        panel.set_xticks(
+            [0, 0.25, 0.5, 0.75, 1.0], ["0 (last)", "0.25", "0.5", "0.75", "1 (first)"]
+        )
         panel.set_xlabel(f"mean rank score over {plural(len(table.ranked), 'Benchmark')}")
     return figure
 
@@ -94,7 +114,9 @@ def _extra(inputs: FigureInputs, published: bool) -> list[CellScore]:
     if not published:
         return []
     runs = inputs.frames.runs
-    slugs = slugs_of((str(b), str(i)) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True))
+    slugs = slugs_of(
+        (str(b), str(i)) for b, i in zip(runs["benchmark"], runs["benchmark_id"], strict=True)
+    )
     taken = set(inputs.entries)
     found = [
         replace(
@@ -106,7 +128,10 @@ def _extra(inputs: FigureInputs, published: bool) -> list[CellScore]:
         if score.benchmark_id in slugs
     ]
     if not found:
-        raise RecordError("rank: none of the Runs' Benchmarks is one that the paper published; leave published out")
+        raise RecordError(
+            "rank: none of the Runs' Benchmarks is one that the paper published; leave published "
+            "out"
+        )
     return found
 
 
@@ -119,11 +144,15 @@ def _rank_spans(
     chosen = {}
     for row in rows:
         own = tables.get(row.entry, {})
-        held = {b: np.full((MIN_RUNS, widths[b]), row.heldout[b]) for b in table.ranked if b not in own}
+        held = {
+            b: np.full((MIN_RUNS, widths[b]), row.heldout[b]) for b in table.ranked if b not in own
+        }
         chosen[row.entry] = {b: own[b] if b in own else held[b] for b in table.ranked}
     if len(rows) < 2:
         return {}
-    found = rank_score_intervals(chosen, rng=np.random.default_rng(seed), missing="exclude", level=level)
+    found = rank_score_intervals(
+        chosen, rng=np.random.default_rng(seed), missing="exclude", level=level
+    )
     return {entry: span for entry, span in found.items() if entry in tables}
 
 
@@ -150,19 +179,44 @@ def _rank_notes(
     ]
 
 
-def draw_bar(panel: Axes, place: int, value: float, span: Interval | None, look: Look, theme: Theme) -> None:
+def draw_bar(
+    panel: Axes, place: int, value: float, span: Interval | None, look: Look, theme: Theme
+) -> None:
     """A lying bar in row `place`, with its interval where there is one."""
-    panel.barh(place, value, _BAR, color=look.colour if look.filled else "none", ec=look.colour, lw=1.1, alpha=0.78)
+    panel.barh(
+        place,
+        value,
+        _BAR,
+        color=look.colour if look.filled else "none",
+        ec=look.colour,
+        lw=1.1,
+        alpha=0.78,
+    )
     if span is not None and not math.isnan(span.low):
         ends = [[max(value - span.low, 0)], [max(span.high - value, 0)]]
-        panel.errorbar(value, place, xerr=ends, fmt="none", ecolor=theme.ink, elinewidth=1.1, capsize=2.5, capthick=1.1)
+        panel.errorbar(
+            value,
+            place,
+            xerr=ends,
+            fmt="none",
+            ecolor=theme.ink,
+            elinewidth=1.1,
+            capsize=2.5,
+            capthick=1.1,
+        )
 
 
 def _draw_dots(panel: Axes, place: int, scores: Sequence[float], theme: Theme) -> None:
     """The rank scores on single Benchmarks; none where there is one Benchmark, which is the bar."""
     if len(scores) > 1:
         dots = sorted(scores)
-        marks: dict[str, Any] = {"marker": "o", "ms": 2.6, "mfc": theme.ink, "mec": theme.ground, "mew": 0.4}
+        marks: dict[str, Any] = {
+            "marker": "o",
+            "ms": 2.6,
+            "mfc": theme.ink,
+            "mec": theme.ground,
+            "mew": 0.4,
+        }
         panel.plot(dots, _stacked(dots, place), ls="", label="Benchmarks", zorder=4, **marks)
 
 
@@ -185,7 +239,7 @@ def entries_axis(panel: Axes, names: Sequence[str], theme: Theme) -> None:
     panel.spines["left"].set_visible(False)
 
 
-# --- performance profile -----------------------------------------------------------------------------------------
+# --- performance profile --------------------------------------------------------------------------
 
 
 def profile_figure(
@@ -198,7 +252,8 @@ def profile_figure(
     seed: int = 0,
     dark: bool = False,
 ) -> Figure:
-    """Performance profile: the share of an entry's Runs whose normalized score lies above each threshold.
+    """Performance profile: the share of an entry's Runs whose normalized score lies above each
+    threshold.
 
     Over the Benchmarks on which every entry has Runs.
 
@@ -211,10 +266,16 @@ def profile_figure(
     tables = heldout_tables(inputs)
     runs = inputs.frames.runs
     random = {str(entry) for entry in runs[runs["agent_name"] == "random"]["entry"]}
-    scale, said = (anchors, "0 and 1 are the anchors given.") if anchors is not None else own_anchors(tables, random)
+    scale, said = (
+        (anchors, "0 and 1 are the anchors given.")
+        if anchors is not None
+        else own_anchors(tables, random)
+    )
     shared = [b for b in inputs.benchmarks if b in scale and all(b in of for of in tables.values())]
     if not shared:
-        raise RecordError("profile: no Benchmark has Runs of every entry and two scores that are 0 and 1")
+        raise RecordError(
+            "profile: no Benchmark has Runs of every entry and two scores that are 0 and 1"
+        )
     bands = _bands(inputs, tables, {name: scale[name] for name in shared}, level, seed)
     with style(dark) as theme:
         look = looks(inputs.entries, theme)
@@ -228,11 +289,18 @@ def profile_figure(
         panel.spines["left"].set_visible(False)
         panel.set_xlabel("normalized held-out score τ")
         panel.set_ylabel("share of Runs above τ")
-        direct_labels(panel, [(e, float(b.fractions[-1]), look[e].colour) for e, b in bands.items()], theme, 2.7)
+        direct_labels(
+            panel,
+            [(e, float(b.fractions[-1]), look[e].colour) for e, b in bands.items()],
+            theme,
+            2.7,
+        )
     return figure
 
 
-def _bands(inputs: FigureInputs, tables: Tables, scale: Anchors, level: float, seed: int) -> dict[str, ProfileBand]:
+def _bands(
+    inputs: FigureInputs, tables: Tables, scale: Anchors, level: float, seed: int
+) -> dict[str, ProfileBand]:
     """Profiles by entry, over the Benchmarks of `scale`."""
     thresholds = np.linspace(0.0, 1.0, 101)
     return {
@@ -249,14 +317,24 @@ def _bands(inputs: FigureInputs, tables: Tables, scale: Anchors, level: float, s
 
 
 def _draw_band(panel: Axes, band: ProfileBand, look: Look, entry: str) -> None:
-    line: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes, "drawstyle": "steps-post"}
+    line: dict[str, Any] = {
+        "color": look.colour,
+        "linestyle": look.dashes,
+        "drawstyle": "steps-post",
+    }
     if band.over is not None:
-        panel.fill_between(band.thresholds, band.low, band.high, step="post", color=look.colour, alpha=0.13, lw=0)
+        panel.fill_between(
+            band.thresholds, band.low, band.high, step="post", color=look.colour, alpha=0.13, lw=0
+        )
     panel.plot(band.thresholds, band.fractions, label=entry, **line)
 
 
 def _profile_notes(
-    inputs: FigureInputs, shared: Sequence[str], bands: Sequence[ProfileBand], said: str, level: float
+    inputs: FigureInputs,
+    shared: Sequence[str],
+    bands: Sequence[ProfileBand],
+    said: str,
+    level: float,
 ) -> list[str]:
     words = {
         "runs_and_episodes": "over Runs and Episodes",
@@ -269,12 +347,15 @@ def _profile_notes(
         inputs.count(benchmarks=shared),
         said,
         *(
-            f"Bands: {100 * level:g} % confidence interval {kind}, crossed bootstrap, at each τ by itself."
+            f"Bands: {100 * level:g} % confidence interval {kind}, crossed bootstrap, at each τ "
+            "by itself."
             for kind in kinds
         ),
         *told_once(band.note for band in bands),
         few_runs(heldout_tables(inputs), shared),
-        f"Left out, without Runs of every entry or without a scale: {', '.join(left)}." if left else "",
+        f"Left out, without Runs of every entry or without a scale: {', '.join(left)}."
+        if left
+        else "",
         *inputs.heldout[1],
         *inputs.notes,
     ]

@@ -11,7 +11,16 @@ import pandas as pd
 
 from evopolicy.analysis.figures.inputs import gather
 from evopolicy.analysis.figures.labels import labels
-from evopolicy.analysis.figures.style import WIDTH, Look, Theme, canvas, drop_empty, fill, looks, style
+from evopolicy.analysis.figures.style import (
+    WIDTH,
+    Look,
+    Theme,
+    canvas,
+    drop_empty,
+    fill,
+    looks,
+    style,
+)
 from evopolicy.analysis.records.frames import Frames
 from evopolicy.analysis.records.heldout import heldout_scores
 from evopolicy.analysis.records.validity import score_gaps
@@ -23,7 +32,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PAIRS = (("training", "validation"), ("validation", "assessment"))
-_WORDS = {"training": "training score", "validation": "Validation mean", "assessment": "Assessment mean"}
+_WORDS = {
+    "training": "training score",
+    "validation": "Validation mean",
+    "assessment": "Assessment mean",
+}
 
 
 def splits_figure(
@@ -34,9 +47,9 @@ def splits_figure(
     level: float = 0.95,
     dark: bool = False,
 ) -> Figure:
-    """Two panels a Benchmark: every published Submission's training score against its Validation mean, and Validation
-    against Assessment where a Program was measured on both; the selected one is large. Below the line of equal scores,
-    the first promised more than the second held.
+    """Two panels a Benchmark: every published Submission's training score against its Validation
+    mean, and Validation against Assessment where a Program was measured on both; the selected one
+    is large. Below the line of equal scores, the first promised more than the second held.
 
     Raises RecordError where no Submission has two of the three.
     """
@@ -44,7 +57,9 @@ def splits_figure(
     gaps = score_gaps(inputs.frames)
     rows = gaps[np.logical_or.reduce([gaps[list(pair)].notna().all(axis=1) for pair in _PAIRS])]
     if rows.empty:
-        raise RecordError("splits: no Submission has scores on two splits; there is nothing to draw")
+        raise RecordError(
+            "splits: no Submission has scores on two splits; there is nothing to draw"
+        )
     benchmarks = [name for name in inputs.benchmarks if name in set(rows["benchmark"])]
     across = 1 if len(benchmarks) == 1 else 2
     height = math.ceil(len(benchmarks) / across)
@@ -63,20 +78,37 @@ def splits_figure(
         for place, benchmark in enumerate(benchmarks):
             found = rows[rows["benchmark"] == benchmark]
             for panel, pair in zip(panels[2 * place : 2 * place + 2], _PAIRS, strict=True):
-                _draw(panel, found.dropna(subset=list(pair)), pair, look, theme, spans, 5 if across == 1 else 2)
+                _draw(
+                    panel,
+                    found.dropna(subset=list(pair)),
+                    pair,
+                    look,
+                    theme,
+                    spans,
+                    5 if across == 1 else 2,
+                )
             panels[2 * place].set_title(titles[benchmark], color=theme.ink)
         drop_empty(figure, panels, 2 * len(benchmarks))
     return figure
 
 
 def _key(look: Look, theme: Theme) -> dict[str, Any]:
-    return {"ls": "", "marker": look.marker, "ms": 5.5, "color": look.colour, "mfc": fill(look, theme)}
+    return {
+        "ls": "",
+        "marker": look.marker,
+        "ms": 5.5,
+        "color": look.colour,
+        "mfc": fill(look, theme),
+    }
 
 
 def _spans(frames: Frames, level: float) -> dict[str, Interval]:
     """By Run, the interval of its held-out mean over Episodes, where these are on disk."""
     scores = heldout_scores(frames, frames.runs).dropna(how="all")
-    return {str(run): mean_interval([row.dropna()], over="episodes", level=level) for run, row in scores.iterrows()}
+    return {
+        str(run): mean_interval([row.dropna()], over="episodes", level=level)
+        for run, row in scores.iterrows()
+    }
 
 
 def _draw(
@@ -103,7 +135,9 @@ def _draw(
                 "ls": "",
             }
             size: dict[str, Any] = (
-                {"ms": 6.0, "mec": theme.ink, "mew": 0.8, "zorder": 4} if selected else {"ms": 3.6, "alpha": 0.55}
+                {"ms": 6.0, "mec": theme.ink, "mew": 0.8, "zorder": 4}
+                if selected
+                else {"ms": 3.6, "alpha": 0.55}
             )
             panel.plot(found[first], found[second], label=entry, **{**marks, **size})
             if selected and second == "assessment":
@@ -112,7 +146,14 @@ def _draw(
     values = _values(rows, pair, spans)
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = 0.07 * (high - low) or 1.0
-    panel.plot([low - room, high + room], [low - room, high + room], color=theme.line, lw=0.8, zorder=1, label="equal")
+    panel.plot(
+        [low - room, high + room],
+        [low - room, high + room],
+        color=theme.line,
+        lw=0.8,
+        zorder=1,
+        label="equal",
+    )
     panel.set_xlim(low - room, high + room)
     panel.set_ylim(low - room, high + room)
     panel.set_xlabel(_WORDS[first])
@@ -121,15 +162,27 @@ def _draw(
         axis.set_major_locator(MaxNLocator(ticks))
     panel.grid()
     if not values:
-        panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, ha="center", va="center", color=theme.quiet)
+        panel.text(
+            0.5,
+            0.5,
+            "not measured",
+            transform=panel.transAxes,
+            ha="center",
+            va="center",
+            color=theme.quiet,
+        )
 
 
-def _values(rows: pd.DataFrame, pair: tuple[str, str], spans: Mapping[str, Interval]) -> list[float]:
+def _values(
+    rows: pd.DataFrame, pair: tuple[str, str], spans: Mapping[str, Interval]
+) -> list[float]:
     """What the two axes have to show."""
     values: list[float] = rows[list(pair)].to_numpy().ravel().tolist()
     if pair[1] == "assessment":
         whole = [spans[run] for run in rows.loc[rows["selected"], "run"] if run in spans]
-        values += [bound for span in whole if span.over is not None for bound in (span.low, span.high)]
+        values += [
+            bound for span in whole if span.over is not None for bound in (span.low, span.high)
+        ]
     return values
 
 
@@ -143,9 +196,12 @@ def _notes(
 ) -> list[str]:
     selected = rows["selected"].sum()
     return [
-        f"{count} {len(rows)} published Submissions, {selected} of them selected (large, dark edge).",
-        "On the line the two scores are equal; below it the first promised more than the second held.",
-        f"Lines: {100 * level:g} % confidence interval of a selected Program's mean over Episodes, of this Run."
+        f"{count} {len(rows)} published Submissions, {selected} of them selected (large, dark "
+        "edge).",
+        "On the line the two scores are equal; below it the first promised more than the second "
+        "held.",
+        f"Lines: {100 * level:g} % confidence interval of a selected Program's mean over "
+        "Episodes, of this Run."
         if spans
         else "",
         *more,

@@ -1,4 +1,5 @@
-"""How every figure looks, and how one is written. Nothing here touches pyplot or leaves a setting changed."""
+"""How every figure looks, and how one is written. Nothing here touches pyplot or leaves a setting
+changed."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ def _settings(theme: Theme) -> dict[str, Any]:
     }
 
 
-# --- entries -----------------------------------------------------------------------------------------------------
+# --- entries --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def fill(look: Look, theme: Theme) -> str:
     return look.colour if look.filled else theme.ground
 
 
-# --- the sheet ---------------------------------------------------------------------------------------------------
+# --- the sheet ------------------------------------------------------------------------------------
 
 
 def canvas(
@@ -172,7 +173,8 @@ def canvas(
     keys: Sequence[tuple[str, Mapping[str, Any]]] = (),
     **axes: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """A Figure with its title, its note and, where `keys` are given, a key of (name, Line2D settings) above the panels.
+    """A Figure with its title, its note and, where `keys` are given, a key of (name, Line2D
+    settings) above the panels.
 
     Args:
         size: inches; width of all, height of the panels.
@@ -187,14 +189,29 @@ def canvas(
     width, panels = size
     lines = _wrapped(" ".join(note for note in dict.fromkeys(notes) if note), width)
     across = _across(keys, width)
-    head = _EDGE + _TITLE * 1.6 / 72 + (math.ceil(len(keys) / across) * _TEXT * 1.55 / 72 + 0.06 if keys else 0)
+    head = (
+        _EDGE
+        + _TITLE * 1.6 / 72
+        + (math.ceil(len(keys) / across) * _TEXT * 1.55 / 72 + 0.06 if keys else 0)
+    )
     foot = _EDGE + 0.05 + len(lines) * _NOTE * 1.35 / 72
     height = head + panels + foot
     figure = Figure(figsize=(width, height), layout="constrained")
     left = _EDGE / width
-    figure.text(left, 1 - _EDGE / height, clean(title), size=_TITLE, weight="bold", va="top", gid="title")
+    figure.text(
+        left, 1 - _EDGE / height, clean(title), size=_TITLE, weight="bold", va="top", gid="title"
+    )
     note = "\n".join(lines)
-    figure.text(left, _EDGE / height, note, size=_NOTE, color=theme.quiet, va="bottom", linespacing=1.3, gid="note")
+    figure.text(
+        left,
+        _EDGE / height,
+        note,
+        size=_NOTE,
+        color=theme.quiet,
+        va="bottom",
+        linespacing=1.3,
+        gid="note",
+    )
     if keys:
         _add_key(figure, keys, across, (left, 1 - (_EDGE + _TITLE * 1.6 / 72 + 0.04) / height))
     for text in figure.texts:
@@ -221,16 +238,25 @@ def _across(keys: Sequence[tuple[str, Mapping[str, Any]]], width: float) -> int:
 
 
 def _add_key(
-    figure: Figure, keys: Sequence[tuple[str, Mapping[str, Any]]], across: int, corner: tuple[float, float]
+    figure: Figure,
+    keys: Sequence[tuple[str, Mapping[str, Any]]],
+    across: int,
+    corner: tuple[float, float],
 ) -> None:
     from matplotlib.lines import Line2D
 
     # a legend fills column by column; people read row by row
     rows = math.ceil(len(keys) / across)
     order = [
-        row * across + column for column in range(across) for row in range(rows) if row * across + column < len(keys)
+        row * across + column
+        for column in range(across)
+        for row in range(rows)
+        if row * across + column < len(keys)
     ]
-    handles, names = [Line2D([], [], **dict(keys[i][1])) for i in order], labels(name for name, _ in keys)
+    handles, names = (
+        [Line2D([], [], **dict(keys[i][1])) for i in order],
+        labels(name for name, _ in keys),
+    )
     legend = figure.legend(
         handles,
         [names[keys[i][0]] for i in order],
@@ -250,7 +276,9 @@ def _add_key(
 
 def note_of(figure: Figure) -> str:
     """The note below a figure, on one line: N, and what its intervals are."""
-    return " ".join(" ".join(text.get_text() for text in figure.texts if text.get_gid() == "note").split())
+    return " ".join(
+        " ".join(text.get_text() for text in figure.texts if text.get_gid() == "note").split()
+    )
 
 
 def title_of(figure: Figure) -> str:
@@ -260,7 +288,11 @@ def title_of(figure: Figure) -> str:
 
 def grid_of(count: int, most: int = 4) -> tuple[int, int]:
     """Rows and columns for `count` panels, as even as they come."""
-    columns = min(count, most) if count <= most else next(c for c in range(most, 0, -1) if c == 2 or -count % c <= 1)
+    columns = (
+        min(count, most)
+        if count <= most
+        else next(c for c in range(most, 0, -1) if c == 2 or -count % c <= 1)
+    )
     return math.ceil(count / columns), columns
 
 
@@ -271,7 +303,8 @@ def drop_empty(figure: Figure, panels: Sequence[Axes], used: int) -> None:
 
 
 def name_axes(panels: Sequence[Axes], columns: int, x: str, y: str) -> None:
-    """Name the axes of a grid of panels once a row and once a column, wherever its last row is cut short."""
+    """Name the axes of a grid of panels once a row and once a column, wherever its last row is cut
+    short."""
     for place, panel in enumerate(panels):
         if place + columns >= len(panels):
             panel.set_xlabel(x)
@@ -279,8 +312,11 @@ def name_axes(panels: Sequence[Axes], columns: int, x: str, y: str) -> None:
             panel.set_ylabel(y)
 
 
-def direct_labels(panel: Axes, ends: Sequence[tuple[str, float, str]], theme: Theme, height: float) -> None:
-    """Names at the right edge, each beside its value and led to it by a line of its colour, none over another.
+def direct_labels(
+    panel: Axes, ends: Sequence[tuple[str, float, str]], theme: Theme, height: float
+) -> None:
+    """Names at the right edge, each beside its value and led to it by a line of its colour, none
+    over another.
 
     Args:
         ends: (name, value on the y axis, colour).
@@ -288,7 +324,10 @@ def direct_labels(panel: Axes, ends: Sequence[tuple[str, float, str]], theme: Th
     """
     low, high = panel.get_ylim()
     gap = (_TEXT * 1.3 / 72) / height * (high - low)
-    order, names = sorted(range(len(ends)), key=lambda i: ends[i][1]), labels(name for name, *_ in ends)
+    order, names = (
+        sorted(range(len(ends)), key=lambda i: ends[i][1]),
+        labels(name for name, *_ in ends),
+    )
     places = _apart([ends[i][1] for i in order], gap, low, high)
     for i, place in zip(order, places, strict=True):
         name, value, colour = ends[i]
@@ -302,16 +341,27 @@ def direct_labels(panel: Axes, ends: Sequence[tuple[str, float, str]], theme: Th
             color=theme.ink,
             size=_TEXT - 0.5,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 1.2, "shrinkA": 2, "shrinkB": 0, "relpos": (0, 0.5)},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 1.2,
+                "shrinkA": 2,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
         )
 
 
 def _apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Ascending values moved as little as makes them `gap` apart, inside the limits where they fit."""
+    """Ascending values moved as little as makes them `gap` apart, inside the limits where they
+    fit."""
     groups: list[tuple[float, int]] = []
     for value in values:
         groups.append((value, 1))
-        while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2:
+        while (
+            len(groups) > 1
+            and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2
+        ):
             (a, n), (b, m) = groups[-2:]
             middle = (a * n + b * m) / (n + m)
             room = (n + m - 1) * gap / 2
@@ -329,11 +379,12 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-# --- writing -----------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def save_figure(figure: Figure, path: Path | str) -> Path:
-    """Write `figure` by the ending of `path`: .svg, .png (150 dots an inch) or .pdf; the same bytes each time.
+    """Write `figure` by the ending of `path`: .svg, .png (150 dots an inch) or .pdf; the same bytes
+    each time.
 
     Raises ConfigError for another ending.
     """
@@ -348,17 +399,21 @@ def check_format(path: Path | str) -> Path:
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(
-            f"figure: '{path.name}' ends in no format it can be written in; end it in {', '.join(FORMATS)}"
+            f"figure: '{path.name}' ends in no format it can be written in; end it in "
+            f"{', '.join(FORMATS)}"
         )
     return path
 
 
 def picture(figure: Figure, kind: str, dpi: float = 150) -> bytes:
-    """`figure` as the bytes of a 'svg', 'png' or 'pdf' file, without a date or the writer's version."""
+    """`figure` as the bytes of a 'svg', 'png' or 'pdf' file, without a date or the writer's
+    version."""
     from matplotlib.colors import to_hex
 
     dates = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
-    metadata: dict[str, Any] = dates.get(kind, {"CreationDate": None, "Creator": None, "Producer": None})
+    metadata: dict[str, Any] = dates.get(
+        kind, {"CreationDate": None, "Creator": None, "Producer": None}
+    )
     out = io.BytesIO()
     # what is drawn late (ticks) takes its colours from the settings
     with style(dark=to_hex(figure.get_facecolor()) == DARK.ground):
@@ -369,7 +424,10 @@ def picture(figure: Figure, kind: str, dpi: float = 150) -> bytes:
 def as_dark(svg: str) -> str:
     """A light figure's SVG in the colours of the dark: as if it had been drawn anew."""
     pairs = {
-        **{getattr(LIGHT, name): getattr(DARK, name) for name in ("ground", "ink", "quiet", "line", "grid")},
+        **{
+            getattr(LIGHT, name): getattr(DARK, name)
+            for name in ("ground", "ink", "quiet", "line", "grid")
+        },
         **dict(zip(LIGHT.colours, DARK.colours, strict=True)),
         **{LIGHT.bands[kind]: DARK.bands[kind] for kind in LIGHT.bands},
     }
@@ -377,7 +435,8 @@ def as_dark(svg: str) -> str:
 
 
 def svg_text(figure: Figure) -> str:
-    """The figure as one `<svg>` element to stand in a page, beside others: its ids and its style are its own.
+    """The figure as one `<svg>` element to stand in a page, beside others: its ids and its style
+    are its own.
 
     It scales with the page, and its title and note are what a screen reader says.
     """
@@ -393,4 +452,9 @@ def svg_text(figure: Figure) -> str:
     text = re.sub(r'(<style type="text/css">)\s*\*', rf"\1#{name} *", text)
     spoken = escape(f"{title_of(figure)}. {note_of(figure)}", quote=True)
     size = 'style="max-width: 100%; height: auto"'
-    return text.replace("<svg ", f'<svg id="{name}" role="img" aria-label="{spoken}" {size} ', 1).strip() + "\n"
+    return (
+        text.replace(
+            "<svg ", f'<svg id="{name}" role="img" aria-label="{spoken}" {size} ', 1
+        ).strip()
+        + "\n"
+    )

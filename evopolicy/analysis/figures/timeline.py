@@ -1,4 +1,5 @@
-"""One Run as the paper draws it: what each Submission was and gave, over phases of synthesis and tuning."""
+"""One Run as the paper draws it: what each Submission was and gave, over phases of synthesis and
+tuning."""
 
 from __future__ import annotations
 
@@ -36,13 +37,13 @@ def timeline_figure(
 ) -> Figure:
     """Submissions of one Run against Episode units, over bands of its phases, with its best so far.
 
-    Where Validation is drawn, training scores stand beside it as small points; the held-out mean is a line.
+    Where Validation is drawn, training scores stand beside it as small points; the held-out mean is
+    a line.
 
     Args:
-        run: of `frames.runs`; needed where there are several.
-        value: 'validation' or 'score' (training, as the agent saw it); by default Validation where it was measured.
-        data_edits: see `edits.edit_kinds`.
-        edits: the Run's `edits.edit_frame`, where it is there already.
+        run: of `frames.runs`; needed where there are several. value: 'validation' or 'score'
+        (training, as the agent saw it); by default Validation where it was measured. data_edits:
+        see `edits.edit_kinds`. edits: the Run's `edits.edit_frame`, where it is there already.
 
     A Run without a valid result is drawn where it is named or alone, with a note that says so.
 
@@ -59,18 +60,25 @@ def timeline_figure(
     best = rows["new_best" if value == "validation" else "new_best_training"]
     marks = [
         mark_of(kind, new)
-        for kind, new in zip(rows["kind"], best.astype(object).where(best.notna(), None), strict=True)
+        for kind, new in zip(
+            rows["kind"], best.astype(object).where(best.notna(), None), strict=True
+        )
     ]
     with style(dark) as theme:
         shown = [mark for mark in MARKS if mark in marks]
         keys = [(mark, {"ls": "", "ms": 6, **_settings(mark, theme)}) for mark in shown]
         others = _others(rows, value, fact, theme)
-        title, notes = f"{fact['entry']} on {fact['benchmark']}, seed {fact['seed']}", [_note(rows, marks, value, fact)]
+        title, notes = (
+            f"{fact['entry']} on {fact['benchmark']}, seed {fact['seed']}",
+            [_note(rows, marks, value, fact)],
+        )
         keys += [_best_key(theme), *others]
         figure, (panel,) = canvas(theme, title, notes, size=(WIDTH, 2.9), keys=keys)
         _draw_marks(panel, rows, marks, value, _beside(rows, value, fact), theme)
         _draw_others(panel, rows, others, fact)
-        _draw_best(panel, rows, value, max(rows["units_used"].iloc[-1], fact["units_budget"]), theme)
+        _draw_best(
+            panel, rows, value, max(rows["units_used"].iloc[-1], fact["units_budget"]), theme
+        )
         _draw_phases(panel, phase_frame(edits), theme)
         _dress(panel, value)
     return figure
@@ -84,10 +92,11 @@ def _dress(panel: Axes, value: str) -> None:
 
 
 def mark_of(kind: str, new_best: bool | None) -> str:
-    """What a Submission of a kind of `edits.KINDS` is marked as: failed, retest and rollback before what it gave.
+    """What a Submission of a kind of `edits.KINDS` is marked as: failed, retest and rollback before
+    what it gave.
 
-    A rollback with other numbers, or a retest with other data files, that gave a new best is marked as that.
-    """
+    A rollback with other numbers, or a retest with other data files, that gave a new best is marked
+    as that."""
     if kind == "failed" or (kind in ("retest", "rollback") and not new_best):
         return kind
     if new_best is None:
@@ -105,7 +114,10 @@ def _one(frames: Frames, run: str) -> pd.Series[Any]:
         run = ends[0]
     if not run and len(facts) != 1:
         some = ", ".join(facts[:3]) or "none"
-        raise RecordError(f"timeline: it draws one Run, and {len(facts)} valid ones are here ({some}); name one as run")
+        raise RecordError(
+            f"timeline: it draws one Run, and {len(facts)} valid ones are here ({some}); name one "
+            "as run"
+        )
     return runs[runs["run"] == (run or facts[0])].iloc[-1]
 
 
@@ -129,11 +141,15 @@ def _best_key(theme: Theme) -> tuple[str, dict[str, Any]]:
 _TRAINING, _HELDOUT = "training score", "held-out mean"
 
 
-def _others(rows: pd.DataFrame, value: str, fact: pd.Series[Any], theme: Theme) -> list[tuple[str, dict[str, Any]]]:
+def _others(
+    rows: pd.DataFrame, value: str, fact: pd.Series[Any], theme: Theme
+) -> list[tuple[str, dict[str, Any]]]:
     """What is drawn beside `value`, with its settings: training scores, the held-out mean."""
     found: list[tuple[str, dict[str, Any]]] = []
     if value != "score" and rows["score"].notna().any():
-        found.append((_TRAINING, {"ls": "", "marker": ".", "ms": 4, "mfc": theme.quiet, "mec": theme.quiet}))
+        found.append(
+            (_TRAINING, {"ls": "", "marker": ".", "ms": 4, "mfc": theme.quiet, "mec": theme.quiet})
+        )
     if pd.notna(fact["heldout_mean"]):
         found.append((_HELDOUT, {"color": theme.ink, "lw": 1.0, "ls": (0, (2, 2))}))
     return found
@@ -182,7 +198,8 @@ def _draw_marks(
 
 
 def _draw_best(panel: Axes, rows: pd.DataFrame, value: str, end: float, theme: Theme) -> None:
-    """Of every result there is, as new bests and curves count it: also of a Policy that failed in every Episode."""
+    """Of every result there is, as new bests and curves count it: also of a Policy that failed in
+    every Episode."""
     x: list[float] = []
     y: list[float] = []
     known = rows.dropna(subset=[value])
@@ -215,12 +232,23 @@ def _draw_phases(panel: Axes, phases: pd.DataFrame, theme: Theme) -> None:
         fits = next((word for word in words if len(word) * 0.0105 + 0.01 <= room), "")
         where = panel.get_xaxis_transform()
         panel.text(
-            (first + last) / 2, 0.985, fits, transform=where, ha="center", va="top", color=theme.quiet, size="small"
+            (first + last) / 2,
+            0.985,
+            fits,
+            transform=where,
+            ha="center",
+            va="top",
+            color=theme.quiet,
+            size="small",
         )
 
 
 def _note(rows: pd.DataFrame, marks: Sequence[str], value: str, fact: pd.Series[Any]) -> str:
-    judged = "Validation mean, known after the Run" if value == "validation" else "training score the agent saw"
+    judged = (
+        "Validation mean, known after the Run"
+        if value == "validation"
+        else "training score the agent saw"
+    )
     phases = rows["phase"].notna().any()
     spent = f"{rows['units_used'].iloc[-1]} of {fact['units_budget']} Episode units"
     parts = [
@@ -229,7 +257,9 @@ def _note(rows: pd.DataFrame, marks: Sequence[str], value: str, fact: pd.Series[
         "Bands: phases of synthesis (S) and parametric (P) edits." if phases else "",
         "Failed ones lie at the foot." if "failed" in marks else "",
         f"New best: its {judged}, is above every earlier one. One Run: no interval.",
-        "" if fact["valid"] else f"The Run has no valid result ({_why(fact)}): tables leave it out.",
+        ""
+        if fact["valid"]
+        else f"The Run has no valid result ({_why(fact)}): tables leave it out.",
     ]
     return " ".join(part for part in parts if part)
 

@@ -45,22 +45,28 @@ def usage_figure(
     seed: int = 0,
     dark: bool = False,
 ) -> Figure:
-    """Tokens and cost of a Run against the score, an entry a mark; a panel for each of the two that was reported.
+    """Tokens and cost of a Run against the score, an entry a mark; a panel for each of the two that
+    was reported.
 
-    The score is the held-out mean where there is one Benchmark, else the rank score among all entries over the
-    Benchmarks all have. Small marks are the Runs of one Benchmark; with several, a line spans the Runs' usage.
-    Tokens are all: not cached, cached, written to a cache, and output.
+    The score is the held-out mean where there is one Benchmark, else the rank score among all
+    entries over the Benchmarks all have. Small marks are the Runs of one Benchmark; with several, a
+    line spans the Runs' usage. Tokens are all: not cached, cached, written to a cache, and output.
 
     Raises RecordError where no Run reports usage.
     """
     inputs = gather(frames, entries, allow)
     used = {axis: found for axis in _AXES if (found := _used(inputs, axis))}
     if not used:
-        raise RecordError("usage: no Run reports tokens or cost (offline agents use none); there is nothing to draw")
+        raise RecordError(
+            "usage: no Run reports tokens or cost (offline agents use none); there is nothing to "
+            "draw"
+        )
     score = _score(inputs, level, seed)
     with style(dark) as theme:
         look = looks(inputs.entries, theme)
-        drawn = [entry for entry in inputs.entries if any(entry in found for found in used.values())]
+        drawn = [
+            entry for entry in inputs.entries if any(entry in found for found in used.values())
+        ]
         figure, panels = canvas(
             theme,
             "Usage against score",
@@ -74,7 +80,15 @@ def usage_figure(
             for entry in drawn:
                 if entry in found and entry in score.spans:
                     runs = _run_points(inputs, entry, found[entry])
-                    _draw(panel, list(found[entry].values()), runs, score.spans[entry], look[entry], theme, entry)
+                    _draw(
+                        panel,
+                        list(found[entry].values()),
+                        runs,
+                        score.spans[entry],
+                        look[entry],
+                        theme,
+                        entry,
+                    )
             _dress(panel, axis, estimated=bool(inputs.estimated(_COLUMNS[axis])))
         panels[0].set_ylabel(score.name)
     return figure
@@ -103,13 +117,18 @@ def _score(inputs: FigureInputs, level: float, seed: int) -> _Score:
         spans = {entry: mean_interval(of[name], level=level) for entry, of in tables.items()}
         return _Score(f"held-out mean on {labels([name])[name]}", spans)
     if not shared:
-        raise RecordError("usage: no Benchmark has Runs of every entry, so they cannot be ranked; name fewer entries")
+        raise RecordError(
+            "usage: no Benchmark has Runs of every entry, so they cannot be ranked; name fewer "
+            "entries"
+        )
     chosen = {entry: {b: of[b] for b in shared} for entry, of in tables.items()}
     spans = rank_score_intervals(chosen, rng=np.random.default_rng(seed), level=level)
     return _Score(f"rank score, {plural(len(shared), 'Benchmark')}", spans)
 
 
-def _run_points(inputs: FigureInputs, entry: str, used: Mapping[str, float]) -> list[tuple[float, float]]:
+def _run_points(
+    inputs: FigureInputs, entry: str, used: Mapping[str, float]
+) -> list[tuple[float, float]]:
     """(usage, held-out mean) of an entry's Runs where there is one Benchmark."""
     if len(inputs.benchmarks) != 1:
         return []
@@ -130,13 +149,26 @@ def _draw(
     x = float(np.mean(used))
     if runs:
         panel.plot(
-            *zip(*runs, strict=True), ls="", marker=look.marker, ms=3.4, color=look.colour, alpha=0.5, label="Runs"
+            *zip(*runs, strict=True),
+            ls="",
+            marker=look.marker,
+            ms=3.4,
+            color=look.colour,
+            alpha=0.5,
+            label="Runs",
         )
     else:
-        panel.plot([min(used), max(used)], [span.estimate] * 2, color=look.colour, lw=1.0, alpha=0.8)
+        panel.plot(
+            [min(used), max(used)], [span.estimate] * 2, color=look.colour, lw=1.0, alpha=0.8
+        )
     if span.over is not None:
         panel.plot([x, x], [span.low, span.high], color=look.colour, lw=1.0, alpha=0.8)
-    mark: dict[str, Any] = {"marker": look.marker, "ms": 7, "color": look.colour, "mfc": fill(look, theme)}
+    mark: dict[str, Any] = {
+        "marker": look.marker,
+        "ms": 7,
+        "color": look.colour,
+        "mfc": fill(look, theme),
+    }
     panel.plot([x], [span.estimate], ls="", label=entry, zorder=4, **mark)
 
 
@@ -163,7 +195,9 @@ def _notes(
     level: float,
 ) -> list[str]:
     silent = [entry for entry in inputs.entries if entry not in drawn]
-    tokens, cost = (", ".join(inputs.estimated(_COLUMNS[axis] if axis in used else ())) for axis in _AXES)
+    tokens, cost = (
+        ", ".join(inputs.estimated(_COLUMNS[axis] if axis in used else ())) for axis in _AXES
+    )
     spans = [score.spans[entry] for entry in drawn if entry in score.spans]
     several = len(inputs.benchmarks) > 1
     return [
@@ -172,8 +206,12 @@ def _notes(
         + (", between the least and the most." if several else "; small: the Runs."),
         *interval_notes(spans, level, "Upright lines"),
         f"No usage reported, ranked but not drawn: {', '.join(silent)}." if silent else "",
-        f"{ESTIMATE_MARK} Tokens estimated, at least in part, by the length of texts for {tokens}." if tokens else "",
-        f"{ESTIMATE_MARK} Cost estimated, at least in part, from list prices for {cost}." if cost else "",
+        f"{ESTIMATE_MARK} Tokens estimated, at least in part, by the length of texts for {tokens}."
+        if tokens
+        else "",
+        f"{ESTIMATE_MARK} Cost estimated, at least in part, from list prices for {cost}."
+        if cost
+        else "",
         *inputs.heldout[1],
         *inputs.notes,
     ]

@@ -1,4 +1,5 @@
-"""The two scores between which held-out scores are normalized, by Benchmark: 0 and 1 of its scale."""
+"""The two scores between which held-out scores are normalized, by Benchmark: 0 and 1 of its
+scale."""
 
 from __future__ import annotations
 
@@ -49,10 +50,10 @@ def find_scale(
     """The anchors of `benchmarks`.
 
     Args:
-        values: scores by entry and Benchmark.
-        slugs: the Benchmark that the paper's scores are of, by Gymnasium id (see `published.slugs_of`).
-        own: the entries of `values` that are a person's.
-        zero: the entry whose score is 0; 'uniform random' is the published row, also where an entry of `own` has
+        values: scores by entry and Benchmark. slugs: the Benchmark that the paper's scores are of,
+        by Gymnasium id (see `published.slugs_of`). own: the entries of `values` that are a
+        person's. zero: the entry whose score is 0; 'uniform random' is the published row, also
+        where an entry of `own` has
             that name.
         one: 'best' of `values`, or the best 'published' agent's.
 
@@ -60,7 +61,9 @@ def find_scale(
     """
     names = {entry for entry, _ in values}
     if zero != RANDOM and zero not in names:
-        raise ConfigError(f"zero: there is no entry '{zero}' here.{did_you_mean(zero, {RANDOM, *names})}")
+        raise ConfigError(
+            f"zero: there is no entry '{zero}' here.{did_you_mean(zero, {RANDOM, *names})}"
+        )
     history = {
         (score.entry, slugs[score.benchmark_id]): score.mean
         for score in published_scores()
@@ -71,7 +74,11 @@ def find_scale(
     zeros = history if zero == RANDOM else values
     found, without = {}, []
     for name in benchmarks:
-        agents = [value for (entry, benchmark), value in values.items() if benchmark == name and entry not in floors]
+        agents = [
+            value
+            for (entry, benchmark), value in values.items()
+            if benchmark == name and entry not in floors
+        ]
         if one == "published":
             agents = [history[agent, name] for agent in AGENTS if (agent, name) in history]
         low = zeros.get((zero, name))
@@ -87,10 +94,11 @@ def find_scale(
 def own_anchors(
     tables: Mapping[str, Mapping[str, Floats]], random: Collection[str]
 ) -> tuple[dict[str, tuple[float, float]], str]:
-    """Scores that are 0 and 1, of the Runs at hand, and the sentence that says so: a scale that moves with them.
+    """Scores that are 0 and 1, of the Runs at hand, and the sentence that says so: a scale that
+    moves with them.
 
-    0 is the mean of the entry whose agent is `random` where there is one, else the lowest Run; 1 the best mean of an
-    entry.
+    0 is the mean of the entry whose agent is `random` where there is one, else the lowest Run; 1
+    the best mean of an entry.
 
     Args:
         tables: held-out scores (Runs, Episodes) by entry and Benchmark.
@@ -102,7 +110,13 @@ def own_anchors(
         runs = {entry: run_scores(of[name]) for entry, of in tables.items() if name in of}
         means = {entry: math.fsum(scores) / len(scores) for entry, scores in runs.items()}
         zero = means.get(floor, float(min(scores.min() for scores in runs.values())))
-        if is_above(max(means.values()), zero, max(float(np.abs(scores).max()) for scores in runs.values())):
+        if is_above(
+            max(means.values()), zero, max(float(np.abs(scores).max()) for scores in runs.values())
+        ):
             found[name] = (zero, max(means.values()))
     words = f"{floor}, or the lowest Run where it has none" if floor else "the lowest Run"
-    return found, f"0 is {words}, 1 the best entry's mean on each Benchmark: a scale that moves with who is here."
+    return (
+        found,
+        f"0 is {words}, 1 the best entry's mean on each Benchmark: a scale that moves with who is "
+        "here.",
+    )

@@ -1,7 +1,8 @@
-"""What the paper published beside its held-out means: edits, code and normalized scores, by demand group, as data.
+"""What the paper published beside its held-out means: edits, code and normalized scores, by demand
+group, as data.
 
-Source: arXiv 2607.02440. Rates are in whole percent, code measures to one decimal, normalized scores to three.
-"""
+Source: arXiv 2607.02440. Rates are in whole percent, code measures to one decimal, normalized
+scores to three."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from evopolicy.analysis.paper.published import CORE16
 Demand = Literal["synthesis", "tuning"]
 DEMANDS: tuple[Demand, ...] = ("synthesis", "tuning")
 
-BENCHMARKS: Mapping[Demand, int] = {demand: sum(b.demand == demand for b in CORE16) for demand in DEMANDS}
+BENCHMARKS: Mapping[Demand, int] = {
+    demand: sum(b.demand == demand for b in CORE16) for demand in DEMANDS
+}
 """Benchmarks of Core16 in each demand group: one Run each."""
 
 
@@ -100,13 +103,18 @@ NORMALIZED: Mapping[str, Mapping[Demand, float]] = {
 }
 """Macro means of clip((R - R_random) / (R_best - R_random), 0, 1).
 
-The means in `published.CORE16` give these to three decimals, but for DeepSeek-V4-Pro on synthesis: 0.0285, 0.028.
-"""
+The means in `published.CORE16` give these to three decimals, but for DeepSeek-V4-Pro on synthesis:
+0.0285, 0.028. """
 
 NORMALIZED_NOTE = (
-    "The paper prints 0.029 for DeepSeek-V4-Pro on synthesis tasks; its own held-out means give 0.0285, here 0.028."
+    "The paper prints 0.029 for DeepSeek-V4-Pro on synthesis tasks; its own "
+    "held-out means give 0.0285, here 0.028."
 )
 EDITS_NOTE = (
-    "Published edits: the paper does not say what of a syntax tree counts and how a first or failed Submission does."
+    "Published edits: the paper does not say what of a syntax tree counts and how a "
+    "first or failed Submission does."
 )
-CODE_NOTE = "Published code measures: means over one selected bundle a Benchmark; the paper gives no rule of counting."
+CODE_NOTE = (
+    "Published code measures: means over one selected bundle a Benchmark; the paper gives "
+    "no rule of counting."
+)

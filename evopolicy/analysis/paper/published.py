@@ -1,8 +1,8 @@
 """The held-out means the paper published, as data.
 
-Source: arXiv 2607.02440, "EvoPolicyGym: Evaluating Autonomous Policy Evolution in Interactive Environments": one Run a
-cell, 128 training Episodes, the Program selected on 16 validation cases and measured on 32 held-out cases.
-"""
+Source: arXiv 2607.02440, "EvoPolicyGym: Evaluating Autonomous Policy Evolution in Interactive
+Environments": one Run a cell, 128 training Episodes, the Program selected on 16 validation cases
+and measured on 32 held-out cases."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 SOURCE = "arXiv 2607.02440"
 NOTE = (
-    f"Published rows ({SOURCE}): one Run a cell, Policies not isolated, 32 held-out cases; the random row lies "
-    "on other cases than the agents'."
+    f"Published rows ({SOURCE}): one Run a cell, Policies not isolated, 32 held-out cases; the "
+    "random row lies on other cases than the agents'."
 )
 """How their conditions differ from a Run's of ours; any table that shows them carries it."""
 
@@ -109,7 +109,8 @@ def slugs_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     Several Benchmarks may have one id: it is that of `suite=core16`, else the first.
 
     Args:
-        pairs: (slug, `family/Name-vN`); '' for the id of a cell that is planned, which the suite's slugs tell.
+        pairs: (slug, `family/Name-vN`); '' for the id of a cell that is planned, which the suite's
+        slugs tell.
     """
     found: dict[str, str] = {}
     for slug, benchmark_id in pairs:
@@ -132,9 +133,19 @@ def published_scores(entries: Iterable[str] = ENTRIES) -> list[CellScore]:
     chosen = tuple(entries)
     for entry in chosen:
         if entry not in ENTRIES:
-            raise ConfigError(f"published: the paper has no entry '{entry}'.{did_you_mean(entry, ENTRIES)}")
+            raise ConfigError(
+                f"published: the paper has no entry '{entry}'.{did_you_mean(entry, ENTRIES)}"
+            )
     return [
-        CellScore(entry, b.id, 0, "done", mean=b.means[ENTRIES.index(entry)], episodes=32, benchmark_id=b.id)
+        CellScore(
+            entry,
+            b.id,
+            0,
+            "done",
+            mean=b.means[ENTRIES.index(entry)],
+            episodes=32,
+            benchmark_id=b.id,
+        )
         for entry in chosen
         for b in CORE16
     ]

@@ -1,4 +1,5 @@
-"""The source bundle of a Program: `policy.py` and the Program's own modules it reaches by import, and how two differ.
+"""The source bundle of a Program: `policy.py` and the Program's own modules it reaches by import,
+and how two differ.
 
 Everything here takes sources as agents wrote them: none raises, and time and memory are bounded.
 """
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 
 ROOT = "policy.py"
 PARSE_CHARS = 400_000
-"""Characters of a bundle that are parsed; modules past them are taken as text, for trees are large."""
+"""Characters of a bundle that are parsed; modules past them are taken as text, for trees are
+large."""
 _DIFF_CELLS = 4_000_000_000
 """Length times length up to which a difference is exact; above, order is left out of account."""
 
@@ -38,7 +40,8 @@ class Module:
 
 @dataclass(frozen=True)
 class Bundle:
-    """`policy.py` first, then each own module as it is reached; empty where there is no `policy.py`."""
+    """`policy.py` first, then each own module as it is reached; empty where there is no
+    `policy.py`."""
 
     modules: tuple[Module, ...]
 
@@ -65,9 +68,9 @@ def readable(source: object) -> bool:
 def read_bundle(source: Mapping[str, str]) -> Bundle:
     """The bundle of a Program whose Python modules are `source`, text by path.
 
-    Imports are followed statically: every `import` and `from` statement wherever it stands, and `import_module` or
-    `__import__` of a literal name. A module that does not parse is searched for import lines instead.
-    """
+    Imports are followed statically: every `import` and `from` statement wherever it stands, and
+    `import_module` or `__import__` of a literal name. A module that does not parse is searched for
+    import lines instead."""
     own = {dotted(path): path for path in sorted(source) if path.endswith(".py")}
     modules: dict[str, Module] = {}
     waiting, room = [ROOT] if ROOT in source else [], PARSE_CHARS
@@ -100,13 +103,17 @@ def parse(text: str) -> ast.Module | None:
 
 _LEAVES: frozenset[type] = frozenset(
     {ast.Constant}.union(
-        *(k.__subclasses__() for k in (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop))
+        *(
+            k.__subclasses__()
+            for k in (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+        )
     )
 )
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes below `node`, in their order, without constants, operators and contexts: of these there are many."""
+    """The nodes below `node`, in their order, without constants, operators and contexts: of these
+    there are many."""
     found: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)
@@ -118,7 +125,8 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """`tree` and every node `children` gives below it, each before those below it, in the order of the source."""
+    """`tree` and every node `children` gives below it, each before those below it, in the order of
+    the source."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -126,10 +134,11 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
         stack.extend(children(node)[::-1])
 
 
-# --- imports -----------------------------------------------------------------------------------------------------
+# --- imports --------------------------------------------------------------------------------------
 
 _IMPORT_LINE = re.compile(
-    r"^[ \t]*+(?:from[ \t]++(\.*+)([\w.]*+)[ \t]++import[ \t]+([^\n#]*)|import[ \t]+([^\n#]*))", re.M
+    r"^[ \t]*+(?:from[ \t]++(\.*+)([\w.]*+)[ \t]++import[ \t]+([^\n#]*)|import[ \t]+([^\n#]*))",
+    re.M,
 )
 _NAME = re.compile(r"[\w.]+")
 
@@ -150,14 +159,24 @@ def _tree_imports(path: str, tree: ast.Module) -> Iterator[str]:
             base = import_base(path, node.level, node.module or "")
             yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
             yield base
-        elif isinstance(node, ast.Call) and node.args and _called(node.func) in ("import_module", "__import__"):
+        elif (
+            isinstance(node, ast.Call)
+            and node.args
+            and _called(node.func) in ("import_module", "__import__")
+        ):
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 yield first.value
 
 
 def _called(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 def _text_imports(module: Module) -> Iterator[str]:
@@ -179,7 +198,7 @@ def import_base(path: str, level: int, name: str) -> str:
     return ".".join([*kept, *([name] if name else [])])
 
 
-# --- differences -------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\f\r\n]+|\#[^\n]*|\\\n)
@@ -213,14 +232,15 @@ class Difference:
     added: int
     removed: int
     share: float
-    """(added + removed) / (length before + length after): 0 for equal ones, 1 where nothing is left."""
+    """(added + removed) / (length before + length after): 0 for equal ones, 1 where nothing is
+    left."""
 
 
 def difference(before: Sequence[Hashable], after: Sequence[Hashable]) -> Difference:
     """The smallest number of items to take out and to put in that turns `before` into `after`.
 
-    Exact (by the longest common subsequence) up to about 60,000 items each; above that items are compared as a bag.
-    """
+    Exact (by the longest common subsequence) up to about 60,000 items each; above that items are
+    compared as a bag."""
     total = len(before) + len(after)
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
@@ -236,7 +256,8 @@ def difference(before: Sequence[Hashable], after: Sequence[Hashable]) -> Differe
 
 
 def _common(old: Sequence[Hashable], new: Sequence[Hashable]) -> int:
-    """Length of the longest common subsequence (bit-parallel; Hyyro 2004, "Bit-parallel LCS-length computation")."""
+    """Length of the longest common subsequence (bit-parallel; Hyyro 2004, "Bit-parallel LCS-length
+    computation")."""
     places: dict[Hashable, int] = {}
     for place, item in enumerate(old):
         places[item] = places.get(item, 0) | (1 << place)

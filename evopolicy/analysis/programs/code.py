@@ -1,4 +1,5 @@
-"""Measures of a Program's code: how much of it there is, of what kind, what it remembers, and their change in a Run."""
+"""Measures of a Program's code: how much of it there is, of what kind, what it remembers, and their
+change in a Run."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from evopolicy.analysis.programs.bundle import Bundle, children, nodes, read_bundle, readable, tokens
+from evopolicy.analysis.programs.bundle import (
+    Bundle,
+    children,
+    nodes,
+    read_bundle,
+    readable,
+    tokens,
+)
 from evopolicy.analysis.programs.mechanisms import find_mechanisms, reference
 from evopolicy.analysis.records.columns import WHOSE, WHOSE_NAMES, typed
 from evopolicy.analysis.records.frames import Column, Frames
@@ -35,11 +43,14 @@ class CodeMeasures:
     """`for` and `while` statements."""
     comprehensions: int
     depth: int
-    """Deepest nesting of `if`, `for`, `while`, `try` and `match` in each other; an `elif` is as deep as its `if`."""
+    """Deepest nesting of `if`, `for`, `while`, `try` and `match` in each other; an `elif` is as
+    deep as its `if`."""
     state: int
-    """Attributes of `self` that methods assign or change in place, by class, and `global` and `nonlocal` names."""
+    """Attributes of `self` that methods assign or change in place, by class, and `global` and
+    `nonlocal` names."""
     changing_state: int
-    """Those of them that are changed outside `__init__`, `__post_init__` and `reset`: kept between calls of `act`."""
+    """Those of them that are changed outside `__init__`, `__post_init__` and `reset`: kept between
+    calls of `act`."""
     imports: tuple[str, ...]
     """Top-level packages outside the Program."""
     mechanisms: tuple[str, ...]
@@ -56,12 +67,18 @@ CODE_COLUMNS: tuple[Column, ...] = (
     *WHOSE,
     Column("submission", "int64", "0 for the Program the workspace began with"),
     Column("program", "string", "digest"),
-    Column("parsed", "boolean", "whether every module of its bundle parses; NA where its source is not there"),
+    Column(
+        "parsed",
+        "boolean",
+        "whether every module of its bundle parses; NA where its source is not there",
+    ),
     *(Column(name, "Int64", "of the bundle; see code.CodeMeasures") for name in NUMBERS),
     Column("imports", "object", "tuple of top-level packages outside the Program"),
     Column("mechanisms", "object", "tuple of tags found in its trees"),
     *(
-        Column(f"{name}_change", "Int64", "against the Submission before, of 1 against the beginning")
+        Column(
+            f"{name}_change", "Int64", "against the Submission before, of 1 against the beginning"
+        )
         for name in NUMBERS
     ),
     Column("mechanisms_added", "object", "tuple of tags the one before did not have"),
@@ -74,7 +91,9 @@ def measure_code(source: Mapping[str, str] | Bundle) -> CodeMeasures:
     bundle = source if isinstance(source, Bundle) else read_bundle(source)
     trees = [module.tree for module in bundle.modules if module.tree is not None]
     found = [node for tree in trees for node in nodes(tree)]
-    imports = tuple(sorted(set(_imports(found)) - {module.name.split(".")[0] for module in bundle.modules}))
+    imports = tuple(
+        sorted(set(_imports(found)) - {module.name.split(".")[0] for module in bundle.modules})
+    )
     state, changing = _state(trees, found)
     return CodeMeasures(
         parsed=bundle.parsed,
@@ -112,7 +131,9 @@ def _depth(tree: ast.Module) -> int:
     stack: list[tuple[ast.AST, int]] = [(tree, 0)]
     while stack:
         node, depth = stack.pop()
-        block = isinstance(node, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.TryStar | ast.Match)
+        block = isinstance(
+            node, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.TryStar | ast.Match
+        )
         depth += block
         deepest = max(deepest, depth)
         chained = node.orelse if isinstance(node, ast.If) and len(node.orelse) == 1 else []
@@ -122,7 +143,7 @@ def _depth(tree: ast.Module) -> int:
     return deepest
 
 
-# --- state -------------------------------------------------------------------------------------------------------
+# --- state ----------------------------------------------------------------------------------------
 
 _BEGINNINGS = ("__init__", "__post_init__", "reset")
 _CHANGES = frozenset(
@@ -177,9 +198,15 @@ def _assigned(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         changed: ast.AST | None = None
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             changed = node
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CHANGES
+        ):
             changed = node.func.value
-        while isinstance(changed, ast.Subscript) or (isinstance(changed, ast.Attribute) and not _plain(changed)):
+        while isinstance(changed, ast.Subscript) or (
+            isinstance(changed, ast.Attribute) and not _plain(changed)
+        ):
             changed = changed.value
         if isinstance(changed, ast.Attribute):
             owner, _, name = reference(changed).partition(".")
@@ -191,15 +218,20 @@ def _plain(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name)
 
 
-# --- along the Run -----------------------------------------------------------------------------------------------
+# --- along the Run --------------------------------------------------------------------------------
 
 
 def code_frame(frames: Frames) -> pd.DataFrame:
-    """CODE_COLUMNS: the code of the beginning (submission 0) and of every Submission, and how it changed."""
+    """CODE_COLUMNS: the code of the beginning (submission 0) and of every Submission, and how it
+    changed."""
     programs = frames.programs[frames.programs["source"].map(readable).astype(bool)]
     names = [field.name for field in fields(CodeMeasures)]
-    measures = pd.DataFrame(list(map(measure_code, programs["source"])), index=programs.index, columns=names)
-    measured = programs[["run", "program"]].join(measures).drop_duplicates(["run", "program"], keep="last")
+    measures = pd.DataFrame(
+        list(map(measure_code, programs["source"])), index=programs.index, columns=names
+    )
+    measured = (
+        programs[["run", "program"]].join(measures).drop_duplicates(["run", "program"], keep="last")
+    )
     first = frames.programs[frames.programs["initial"]].drop_duplicates("run").assign(submission=0)
     order = {run: place for place, run in enumerate(dict.fromkeys(frames.programs["run"]))}
     sent = frames.submissions[frames.submissions["run"].isin(list(order))]

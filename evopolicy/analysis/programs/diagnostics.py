@@ -1,4 +1,5 @@
-"""Trajectory diagnostics of any number of Runs, all at once. `docs/diagnostics.md` defines every word."""
+"""Trajectory diagnostics of any number of Runs, all at once. `docs/diagnostics.md` defines every
+word."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from evopolicy.analysis.records.trajectory import (
     curve_reach,
     spending,
 )
-from evopolicy.analysis.records.validity import GAP_COLUMNS, SELECTION_COLUMNS, score_gaps, selection_validity
+from evopolicy.analysis.records.validity import (
+    GAP_COLUMNS,
+    SELECTION_COLUMNS,
+    score_gaps,
+    selection_validity,
+)
 
 DIAGNOSTIC_COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "edits": EDIT_COLUMNS,
@@ -74,15 +80,16 @@ def diagnose(
     fractions: Sequence[float] = (0.5, 0.8, 0.95),
     data_edits: bool = False,
 ) -> Diagnostics:
-    """Every diagnostic of the Runs in `frames`; what needs a part that was not loaded is NA, not an error.
+    """Every diagnostic of the Runs in `frames`; what needs a part that was not loaded is NA, not an
+    error.
 
     Args:
-        references: by Benchmark, the scores that count as 0 and as 1; else see `trajectory.own_references`.
-        usage: what each Run had used up to each Submission; see `trajectory.curve_points`.
-        axes: what `areas` and `reach` are over.
-        values: which best so far they are of: by Validation, by training score.
-        fractions: of the way from 0 to 1, for `reach`.
-        data_edits: whether another Program with the same source is a parametric edit; see `edits.edit_kinds`.
+        references: by Benchmark, the scores that count as 0 and as 1; else see
+        `trajectory.own_references`. usage: what each Run had used up to each Submission; see
+        `trajectory.curve_points`. axes: what `areas` and `reach` are over. values: which best so
+        far they are of: by Validation, by training score. fractions: of the way from 0 to 1, for
+        `reach`. data_edits: whether another Program with the same source is a parametric edit; see
+        `edits.edit_kinds`.
     """
     edits = edit_frame(frames, data_edits=data_edits)
     curves = curve_points(frames, usage)
@@ -92,9 +99,12 @@ def diagnose(
         edits=edits,
         phases=phase_frame(edits),
         curves=curves,
-        areas=_joined(AREA_COLUMNS, [curve_areas(curves, axis, value, references) for axis, value in pairs]),
+        areas=_joined(
+            AREA_COLUMNS, [curve_areas(curves, axis, value, references) for axis, value in pairs]
+        ),
         reach=_joined(
-            REACH_COLUMNS, [curve_reach(curves, axis, value, references, fractions) for axis, value in pairs]
+            REACH_COLUMNS,
+            [curve_reach(curves, axis, value, references, fractions) for axis, value in pairs],
         ),
         spending=spending(frames),
         gaps=gaps,

@@ -1,17 +1,19 @@
-"""The AST normal form of a Program: what two Programs share that differ in numbers, words and layout only.
+"""The AST normal form of a Program: what two Programs share that differ in numbers, words and
+layout only.
 
-Kept: every statement and expression and their order, operators, `True`, `False`, `None`, short strings, which module
-does what, and the names of what is not the bundle's own (builtins, imported things, their attributes and keywords).
+Kept: every statement and expression and their order, operators, `True`, `False`, `None`, short
+strings, which module does what, and the names of what is not the bundle's own (builtins, imported
+things, their attributes and keywords).
 
-Stripped: numbers with their sign; strings and bytes that hold data (longer than DATA_CHARS, or numbers only);
-docstrings, comments, annotations, layout; statements without effect (`pass`, bare constants); import lines (an
-imported thing stands, by its full dotted name, where it is used); and the names of what is the bundle's own, which are
-numbered as they appear: variables, parameters, functions, classes, attributes, modules. The names of the Policy's
-interface (INTERFACE, dunders) stay. `docs/diagnostics.md` lists pairs.
+Stripped: numbers with their sign; strings and bytes that hold data (longer than DATA_CHARS, or
+numbers only); docstrings, comments, annotations, layout; statements without effect (`pass`, bare
+constants); import lines (an imported thing stands, by its full dotted name, where it is used); and
+the names of what is the bundle's own, which are numbered as they appear: variables, parameters,
+functions, classes, attributes, modules. The names of the Policy's interface (INTERFACE, dunders)
+stay. `docs/diagnostics.md` lists pairs.
 
-A bundle with a module that does not parse has the sequence of that module's words and marks there, without comments
-and layout, numbers stripped.
-"""
+A bundle with a module that does not parse has the sequence of that module's words and marks there,
+without comments and layout, numbers stripped."""
 
 from __future__ import annotations
 
@@ -42,12 +44,14 @@ DATA_CHARS = 200
 
 _NUMBERS = re.compile(r"[0-9eE+\-.,;:\s\[\]()]+")
 _Part: TypeAlias = "str | tuple[ast.AST, Scope]"
-_SKIPPED = frozenset({"ctx", "type_comment", "kind", "annotation", "returns", "type_params", "type_ignores"})
+_SKIPPED = frozenset(
+    {"ctx", "type_comment", "kind", "annotation", "returns", "type_params", "type_ignores"}
+)
 
 
 def topology(source: Mapping[str, str] | Bundle) -> str:
-    """Digest of the normal form of a Program's source (text by path): `ast:` or, where a module does not parse,
-    `text:`, and 64 hexadecimal digits. '' where there is no `policy.py`."""
+    """Digest of the normal form of a Program's source (text by path): `ast:` or, where a module
+    does not parse, `text:`, and 64 hexadecimal digits. '' where there is no `policy.py`."""
     bundle = source if isinstance(source, Bundle) else read_bundle(source)
     if not bundle.modules:
         return ""
@@ -72,7 +76,9 @@ class _Writer:
     def __init__(self, bundle: Bundle) -> None:
         self.parts: list[str] = []
         self._modules = {module.name: place for place, module in enumerate(bundle.modules)}
-        self._scopes = {m.name: module_scope(m.path, m.tree) for m in bundle.modules if m.tree is not None}
+        self._scopes = {
+            m.name: module_scope(m.path, m.tree) for m in bundle.modules if m.tree is not None
+        }
         self._own = own_attributes(bundle) - INTERFACE
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._path = ""
@@ -114,7 +120,14 @@ class _Writer:
     def _origin(self, parts: Sequence[str]) -> tuple[str, list[str]]:
         """What a dotted name stands for, and those of its parts that are attributes of that."""
         for _ in range(20):  # an own module may hand on what it imported itself
-            length = next((n for n in range(min(len(parts), 50), 0, -1) if ".".join(parts[:n]) in self._modules), 0)
+            length = next(
+                (
+                    n
+                    for n in range(min(len(parts), 50), 0, -1)
+                    if ".".join(parts[:n]) in self._modules
+                ),
+                0,
+            )
             if not length:
                 break
             name, rest = ".".join(parts[:length]), [*parts[length:]]
@@ -192,42 +205,75 @@ class _Writer:
         if origin is not None:
             token, rest = self._origin([*origin.split("."), *names])
             return [token, *self._attributes(rest)]
-        first = [self._attribute(names[0], own=True)] if home.self_name == base.id else self._attributes(names[:1])
+        first = (
+            [self._attribute(names[0], own=True)]
+            if home.self_name == base.id
+            else self._attributes(names[:1])
+        )
         return [self._name(base.id, scope), *first, *self._attributes(names[1:])]
 
     def _attributes(self, names: Sequence[str]) -> list[_Part]:
-        return [self._attribute(name, own=name in self._own and name not in CONTEXT) for name in names]
+        return [
+            self._attribute(name, own=name in self._own and name not in CONTEXT) for name in names
+        ]
 
     def _call(self, node: ast.Call, scope: Scope) -> list[_Part]:
         callee = self._callee(node.func, scope)
         parts: list[_Part] = ["Call", "(", (node.func, scope), *((one, scope) for one in node.args)]
         for one in node.keywords:
-            parts += ["**" if one.arg is None else self._keyword(callee, one.arg), (one.value, scope)]
+            parts += [
+                "**" if one.arg is None else self._keyword(callee, one.arg),
+                (one.value, scope),
+            ]
         return [*parts, ")"]
 
     def _callee(self, node: ast.expr, scope: Scope) -> str:
         if not isinstance(node, ast.Name | ast.Attribute):
             return ""
-        last = (self._variable(node, scope) if isinstance(node, ast.Name) else self._attribute_chain(node, scope))[-1]
+        last = (
+            self._variable(node, scope)
+            if isinstance(node, ast.Name)
+            else self._attribute_chain(node, scope)
+        )[-1]
         return last if isinstance(last, str) else ""
 
     def _annotated(self, node: ast.AnnAssign, scope: Scope) -> list[_Part]:
         if scope.kind != "class":
-            return ["Assign", "(", "[", (node.target, scope), "]", *self._value(node.value, scope), ")"]
+            return [
+                "Assign",
+                "(",
+                "[",
+                (node.target, scope),
+                "]",
+                *self._value(node.value, scope),
+                ")",
+            ]
         return ["Field", "(", (node.target, scope), *self._value(node.value, scope), ")"]
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> list[_Part]:
         inner = function_scope(node, scope, self._path)
         head: list[_Part] = [type(node).__name__, "(", self._name(node.name, scope)]
         decorators = self._value(node.decorator_list, scope)
-        return [*head, *decorators, *self._arguments(node.args, scope, inner), *self._block(node.body, inner), ")"]
+        return [
+            *head,
+            *decorators,
+            *self._arguments(node.args, scope, inner),
+            *self._block(node.body, inner),
+            ")",
+        ]
 
     def _lambda(self, node: ast.Lambda, scope: Scope) -> list[_Part]:
         inner = function_scope(node, scope, self._path)
         return ["Lambda", "(", *self._arguments(node.args, scope, inner), (node.body, inner), ")"]
 
     def _arguments(self, node: ast.arguments, scope: Scope, inner: Scope) -> list[_Part]:
-        shape = (len(node.posonlyargs), len(node.args), len(node.kwonlyargs), bool(node.vararg), bool(node.kwarg))
+        shape = (
+            len(node.posonlyargs),
+            len(node.args),
+            len(node.kwonlyargs),
+            bool(node.vararg),
+            bool(node.kwarg),
+        )
         names = [self._name(one.arg, inner) for one in parameters(node)]
         defaults = self._value([*node.defaults, *node.kw_defaults], scope)
         return ["arguments", repr(shape), *names, *defaults]
@@ -245,14 +291,25 @@ class _Writer:
         inner = comprehension_scope(node.generators, scope)
         parts: list[_Part] = [type(node).__name__, "("]
         for place, one in enumerate(node.generators):
-            parts += [repr(one.is_async), (one.iter, inner if place else scope), (one.target, inner)]
+            parts += [
+                repr(one.is_async),
+                (one.iter, inner if place else scope),
+                (one.target, inner),
+            ]
             parts += self._value(one.ifs, inner)
         made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         return [*parts, *((one, inner) for one in made), ")"]
 
     def _handler(self, node: ast.ExceptHandler, scope: Scope) -> list[_Part]:
         name = self._name(node.name, scope) if node.name else "-"
-        return ["ExceptHandler", "(", *self._value(node.type, scope), name, *self._block(node.body, scope), ")"]
+        return [
+            "ExceptHandler",
+            "(",
+            *self._value(node.type, scope),
+            name,
+            *self._block(node.body, scope),
+            ")",
+        ]
 
     def _match_as(self, node: ast.MatchAs, scope: Scope) -> list[_Part]:
         name = self._name(node.name, scope) if node.name else "-"
@@ -263,11 +320,28 @@ class _Writer:
 
     def _match_mapping(self, node: ast.MatchMapping, scope: Scope) -> list[_Part]:
         rest = self._name(node.rest, scope) if node.rest else "-"
-        return ["MatchMapping", "(", *self._value(node.keys, scope), *self._value(node.patterns, scope), rest, ")"]
+        return [
+            "MatchMapping",
+            "(",
+            *self._value(node.keys, scope),
+            *self._value(node.patterns, scope),
+            rest,
+            ")",
+        ]
 
     def _match_class(self, node: ast.MatchClass, scope: Scope) -> list[_Part]:
-        parts: list[_Part] = ["MatchClass", "(", (node.cls, scope), *self._value(node.patterns, scope)]
-        return [*parts, *self._attributes(node.kwd_attrs), *self._value(node.kwd_patterns, scope), ")"]
+        parts: list[_Part] = [
+            "MatchClass",
+            "(",
+            (node.cls, scope),
+            *self._value(node.patterns, scope),
+        ]
+        return [
+            *parts,
+            *self._attributes(node.kwd_attrs),
+            *self._value(node.kwd_patterns, scope),
+            ")",
+        ]
 
 
 _WRITERS: Mapping[type[ast.AST], Callable[[_Writer, Any, Scope], list[_Part]]] = {
@@ -292,7 +366,13 @@ _WRITERS: Mapping[type[ast.AST], Callable[[_Writer, Any, Scope], list[_Part]]] =
 
 def _without_effect(node: ast.stmt, scope: Scope) -> bool:
     match node:
-        case ast.Pass() | ast.Global() | ast.Nonlocal() | ast.Import() | ast.Expr(value=ast.Constant()):
+        case (
+            ast.Pass()
+            | ast.Global()
+            | ast.Nonlocal()
+            | ast.Import()
+            | ast.Expr(value=ast.Constant())
+        ):
             return True
         case ast.ImportFrom():
             return all(alias.name != "*" for alias in node.names)

@@ -1,4 +1,5 @@
-"""Which names of a bundle are its own, and where each is bound: a normal form forgets how these are called."""
+"""Which names of a bundle are its own, and where each is bound: a normal form forgets how these are
+called."""
 
 from __future__ import annotations
 
@@ -56,13 +57,20 @@ def module_scope(path: str, tree: ast.Module) -> Scope:
     return scope
 
 
-def function_scope(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, parent: Scope, path: str) -> Scope:
+def function_scope(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, parent: Scope, path: str
+) -> Scope:
     """The scope of a function: its parameters and what its body binds."""
     scope = Scope("function", parent)
     names = [argument.arg for argument in parameters(node.args)]
     scope.bound.update(dict.fromkeys(names))
     first = [*node.args.posonlyargs, *node.args.args][:1]
-    if parent.kind == "class" and first and not isinstance(node, ast.Lambda) and not _is_static(node):
+    if (
+        parent.kind == "class"
+        and first
+        and not isinstance(node, ast.Lambda)
+        and not _is_static(node)
+    ):
         scope.self_name = first[0].arg
     fill(scope, [node.body] if isinstance(node, ast.Lambda) else node.body, path)
     return scope
@@ -92,7 +100,8 @@ def parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def own_attributes(bundle: Bundle) -> set[str]:
-    """Names of attributes the bundle makes: what its classes define and what it stores on any object."""
+    """Names of attributes the bundle makes: what its classes define and what it stores on any
+    object."""
     found: set[str] = set()
     for module in bundle.modules:
         for node in nodes(module.tree) if module.tree is not None else ():
@@ -103,11 +112,12 @@ def own_attributes(bundle: Bundle) -> set[str]:
     return found
 
 
-# --- binding -----------------------------------------------------------------------------------------------------
+# --- binding --------------------------------------------------------------------------------------
 
 
 def fill(scope: Scope, body: Iterable[ast.AST], path: str) -> None:
-    """Enter into `scope` what `body` binds in it; the insides of nested scopes are left to these."""
+    """Enter into `scope` what `body` binds in it; the insides of nested scopes are left to
+    these."""
     stack: list[ast.AST] = [*body][::-1]
     while stack:
         node = stack.pop()
@@ -166,4 +176,6 @@ def _stored(node: ast.AST) -> bool:
 
 
 def _is_static(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
+    return any(
+        isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list
+    )

@@ -26,7 +26,8 @@ def typed(columns: Sequence[Column], frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as plain values, None where there is none: for what is no frame, a page's text or a CellScore."""
+    """The rows as plain values, None where there is none: for what is no frame, a page's text or a
+    CellScore."""
     columns = {str(name): plain_values(column) for name, column in frame.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

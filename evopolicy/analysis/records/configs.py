@@ -1,4 +1,5 @@
-"""The config of a table or a figure out of plain values: those of its YAML, and the command line's over them."""
+"""The config of a table or a figure out of plain values: those of its YAML, and the command line's
+over them."""
 
 from __future__ import annotations
 
@@ -16,10 +17,9 @@ Config = TypeVar("Config")
 def read_config(cls: type[Config], values: Mapping[str, Any], what: str) -> Config:
     """`values` as a `cls`, a dataclass for `what`, say "table".
 
-    A list of names may be one text with commas between. None is the default, also for what has none but an empty list.
-    Raises ConfigError with the near name for a key or a choice there is not, and for a value that is missing or of the
-    wrong type.
-    """
+    A list of names may be one text with commas between. None is the default, also for what has none
+    but an empty list. Raises ConfigError with the near name for a key or a choice there is not, and
+    for a value that is missing or of the wrong type."""
     hints = get_type_hints(cls)
     for key in values:
         if key not in hints:

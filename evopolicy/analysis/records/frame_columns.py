@@ -11,12 +11,17 @@ class Column(NamedTuple):
 
     name: str
     dtype: str
-    """pandas dtype; 'string', 'Int64' and 'boolean' hold pd.NA, 'float64' NaN, where there is no value."""
+    """pandas dtype; 'string', 'Int64' and 'boolean' hold pd.NA, 'float64' NaN, where there is no
+    value."""
     meaning: str
 
 
 WHOSE = (
-    Column("run", "string", "the Run's folder as found (and #result_key, if loaded twice); joins the frames"),
+    Column(
+        "run",
+        "string",
+        "the Run's folder as found (and #result_key, if loaded twice); joins the frames",
+    ),
     Column("entry", "string", "agent's label times every swept axis but seed and Benchmark"),
     Column("benchmark", "string", "slug"),
     Column("seed", "int64", "the agent's replicate"),
@@ -51,24 +56,46 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("closed_by", "string", "what closed the Session"),
         Column("isolation", "string", "of Policies"),
         Column("agent_isolation", "string", ""),
-        Column("agent_network", "string", "what the agent could reach: proxy, allowlist, open or none"),
+        Column(
+            "agent_network", "string", "what the agent could reach: proxy, allowlist, open or none"
+        ),
         Column("parameters", "string", "digest of the Benchmark's id and parameters"),
         Column("pool", "string", "in words, equal exactly when the pools are"),
         Column("budget", "string", "in words, equal exactly when the budgets are"),
         Column("selection", "string", "in words, equal exactly when the rules are"),
         Column("settings", "object", "dict of what defines the cell but its seed, by config key"),
         Column("visibility", "string", "of Feedback"),
-        Column("thinking_seconds", "float64", "wall seconds of the agent without Evaluations it waited for"),
+        Column(
+            "thinking_seconds",
+            "float64",
+            "wall seconds of the agent without Evaluations it waited for",
+        ),
         Column("evaluating_seconds", "float64", "wall seconds the agent waited for Evaluations"),
         Column("validation_seconds", "float64", "wall seconds"),
         Column("assessment_seconds", "float64", "wall seconds"),
         Column("wall_seconds", "float64", "the four together"),
-        Column("error_kind", "string", "of the provider's fault that ended the newest attempt, '' for none"),
-        Column("parent", "string", "result key of the Run that this one grades again; '' for a Run of its own"),
+        Column(
+            "error_kind",
+            "string",
+            "of the provider's fault that ended the newest attempt, '' for none",
+        ),
+        Column(
+            "parent",
+            "string",
+            "result key of the Run that this one grades again; '' for a Run of its own",
+        ),
         Column("created", "float64", "of the record, Unix seconds"),
-        Column("opened", "float64", "of the journal, Unix seconds: of a regrade, its parent's; NaN where not told"),
+        Column(
+            "opened",
+            "float64",
+            "of the journal, Unix seconds: of a regrade, its parent's; NaN where not told",
+        ),
         Column("key", "string", "digest of what defines the agent's part"),
-        Column("trajectory", "string", "digest of the Programs submitted, in their order; '' without any"),
+        Column(
+            "trajectory",
+            "string",
+            "digest of the Programs submitted, in their order; '' without any",
+        ),
         Column("result_key", "string", "digest of what defines selection and Assessment"),
     ),
     "submissions": (
@@ -87,9 +114,15 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("wall_seconds", "float64", ""),
         Column("policy_seconds", "float64", "CPU seconds of the Policy"),
         Column(
-            "tokens", "float64", "of the Run up to its outcome, of all kinds, as the Host's proxy counted; else NaN"
+            "tokens",
+            "float64",
+            "of the Run up to its outcome, of all kinds, as the Host's proxy counted; else NaN",
         ),
-        Column("cost_usd", "float64", "of those, by the Run's own list of prices; NaN where a model has none"),
+        Column(
+            "cost_usd",
+            "float64",
+            "of those, by the Run's own list of prices; NaN where a model has none",
+        ),
     ),
     "episodes": (
         *WHOSE,
@@ -118,7 +151,11 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("bytes", "int64", ""),
         Column("lines", "int64", "of Python"),
         Column("source", "object", "dict of the text of its Python modules by path"),
-        Column("data", "object", "dict of the text of its other files by path, of those that are text and small"),
+        Column(
+            "data",
+            "object",
+            "dict of the text of its other files by path, of those that are text and small",
+        ),
     ),
     "candidates": (
         *WHOSE,
@@ -142,14 +179,26 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("requests", "Int64", ""),
         Column("cost_usd", "float64", ""),
         Column("cost_is_estimate", "boolean", ""),
-        Column("tokens_are_estimate", "boolean", "whether some were estimated by the length of texts"),
+        Column(
+            "tokens_are_estimate", "boolean", "whether some were estimated by the length of texts"
+        ),
         Column("turns", "Int64", "messages of the agent's own"),
         Column("tool_calls", "Int64", ""),
         Column("attempts", "Int64", "times the agent was started"),
-        Column("thinking_seconds", "float64", "wall seconds of the agent without Evaluations it waited for"),
+        Column(
+            "thinking_seconds",
+            "float64",
+            "wall seconds of the agent without Evaluations it waited for",
+        ),
         Column("evaluating_seconds", "float64", "wall seconds the agent waited for Evaluations"),
-        Column("unexplained_tokens", "Int64", "that its stream does not tell of; NA where it cannot be known"),
-        Column("agent_error", "string", "the provider's own words, where the newest attempt failed"),
+        Column(
+            "unexplained_tokens",
+            "Int64",
+            "that its stream does not tell of; NA where it cannot be known",
+        ),
+        Column(
+            "agent_error", "string", "the provider's own words, where the newest attempt failed"
+        ),
     ),
     "gaps": (
         Column("entry", "string", "NA where only the folder is known"),

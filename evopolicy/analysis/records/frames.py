@@ -24,7 +24,13 @@ from evopolicy.analysis.records.load import (
     read_program,
     read_requests,
 )
-from evopolicy.analysis.records.scores import CellScore, absent_scores, in_order, planned_cell, run_score
+from evopolicy.analysis.records.scores import (
+    CellScore,
+    absent_scores,
+    in_order,
+    planned_cell,
+    run_score,
+)
 from evopolicy.kernel.errors import ConfigError, RecordError
 from evopolicy.kernel.ports.pool import format_selector
 from evopolicy.kernel.ports.transcript import ESTIMATED, TOKENS
@@ -71,23 +77,32 @@ class Frames:
     """Planned cells without a readable Run, and files that cannot be read."""
 
     def scores(self) -> list[CellScore]:
-        """The cells as tables take them: those of `runs` (also after a person filtered it) and of `gaps`.
+        """The cells as tables take them: those of `runs` (also after a person filtered it) and of
+        `gaps`.
 
-        Ranks are of these values, not of frames, since those of a sweep that runs are drawn without pandas.
-        """
-        kinds = sorted({c.name for c in COLUMNS["usage"]} - {*WHOSE_NAMES, *ESTIMATED.values(), *_COUNTED})
+        Ranks are of these values, not of frames, since those of a sweep that runs are drawn without
+        pandas."""
+        kinds = sorted(
+            {c.name for c in COLUMNS["usage"]} - {*WHOSE_NAMES, *ESTIMATED.values(), *_COUNTED}
+        )
         usage = {row["run"]: row for row in plain_rows(self.usage[["run", *kinds]])}
         scores = [_cell(row, usage.get(row["run"], {}), kinds) for row in plain_rows(self.runs)]
         absent = plain_rows(self.gaps[self.gaps["run"].isna()])
         scores += [
-            CellScore(r["entry"], r["benchmark"], r["seed"], r["status"], reason=r["reason"] or "") for r in absent
+            CellScore(r["entry"], r["benchmark"], r["seed"], r["status"], reason=r["reason"] or "")
+            for r in absent
         ]
         return in_order(scores)
 
     def renamed(self, entries: Mapping[str, str]) -> Frames:
         """With other names for some entries, by the ones they have."""
         parts = {name: getattr(self, name) for name in COLUMNS}
-        return Frames(**{name: part.assign(entry=part["entry"].replace(dict(entries))) for name, part in parts.items()})
+        return Frames(
+            **{
+                name: part.assign(entry=part["entry"].replace(dict(entries)))
+                for name, part in parts.items()
+            }
+        )
 
 
 def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool = True) -> Frames:
@@ -109,14 +124,17 @@ def build_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool =
             rows["gaps"].extend({**_gap_row(item), **whose} for item in broken)
         if episodes:
             files, broken = read_episodes(run)
-            rows["episodes"].extend({**whose, **row} for file in files for row in _episode_rows(file))
+            rows["episodes"].extend(
+                {**whose, **row} for file in files for row in _episode_rows(file)
+            )
             rows["gaps"].extend({**_gap_row(item), **whose} for item in broken)
     rows["gaps"].extend(_gaps(found))
     return Frames(**{name: typed_frame(columns, rows[name]) for name, columns in COLUMNS.items()})
 
 
 def _whose(run: Run, score: CellScore, again: bool) -> dict[str, Any]:
-    """`again`: whether the folder is loaded with another result too, by the rule of another sweep."""
+    """`again`: whether the folder is loaded with another result too, by the rule of another
+    sweep."""
     name = run.folder.as_posix()
     return {
         "run": f"{name}#{run.record.result_key[:8]}" if again else name,
@@ -194,11 +212,20 @@ def _submission_rows(run: Run) -> Iterable[dict[str, Any]]:
 
 
 def _spent(run: Run) -> Callable[[float], dict[str, float | None]]:
-    """Tokens and cost of the requests that a Run's proxy had passed on by a time; None of a Run without a proxy."""
+    """Tokens and cost of the requests that a Run's proxy had passed on by a time; None of a Run
+    without a proxy."""
     requests = read_requests(run)
     prices = _prices(run)
-    times, tokens, cost, unpriced = [float(request["time"]) for request in requests], [0], [0.0], [0]
-    by_model = {model: prices.price(model) for model in {str(request.get("model", "")) for request in requests}}
+    times, tokens, cost, unpriced = (
+        [float(request["time"]) for request in requests],
+        [0],
+        [0.0],
+        [0],
+    )
+    by_model = {
+        model: prices.price(model)
+        for model in {str(request.get("model", "")) for request in requests}
+    }
     for request in requests:
         price = by_model[str(request.get("model", ""))]
         count = {kind: count for kind in TOKENS if type(count := request.get(kind)) is int}
@@ -317,7 +344,9 @@ def _gaps(found: Found) -> Iterable[dict[str, Any]]:
             "finished": False,
             "valid": False,
         }
-    yield from (_gap_row(item) for item in found.unreadable if cell_of(item.folder, found.cells) is None)
+    yield from (
+        _gap_row(item) for item in found.unreadable if cell_of(item.folder, found.cells) is None
+    )
 
 
 def _cell(row: Mapping[str, Any], usage: Mapping[str, Any], kinds: Sequence[str]) -> CellScore:
@@ -325,6 +354,10 @@ def _cell(row: Mapping[str, Any], usage: Mapping[str, Any], kinds: Sequence[str]
     found: dict[str, Any] = {name: row[name] for name in alike}
     found |= {name: row[column] for name, column in _HELDOUT.items()}
     found |= {name: row[name] or "" for name in ("result_key", "parent", "key", "trajectory")}
-    found |= {"settings": row["settings"] or {}, "axes": row["axes"] or {}, "selected": row["selected_program"] or ""}
+    found |= {
+        "settings": row["settings"] or {},
+        "axes": row["axes"] or {},
+        "selected": row["selected_program"] or "",
+    }
     counted = {name: usage[name] for name in kinds if usage.get(name) is not None}
     return CellScore(**found, conditions={name: row[name] for name in AXES}, usage=counted)

@@ -47,9 +47,11 @@ class Found(Sequence[Run]):
 
     runs: tuple[Run, ...]
     cells: tuple[Cell, ...] = ()
-    """What the sweeps among the sources have planned, started or not; () where there is no sweep among them."""
+    """What the sweeps among the sources have planned, started or not; () where there is no sweep
+    among them."""
     unreadable: tuple[Unreadable, ...] = ()
-    """Corrupt Runs, those of an unknown schema and those that contradict themselves: named, never fatal."""
+    """Corrupt Runs, those of an unknown schema and those that contradict themselves: named, never
+    fatal."""
 
     @overload
     def __getitem__(self, index: int) -> Run: ...
@@ -63,19 +65,21 @@ class Found(Sequence[Run]):
 
 
 Compared = Literal["none", "heldout", "every"]
-"""Which scores of a Run have to be those of its Episodes: none, the one that tables show, or all of them."""
+"""Which scores of a Run have to be those of its Episodes: none, the one that tables show, or all of
+them."""
 
 
 def find_runs(*sources: Path | str, compared: Compared = "heldout") -> Found:
-    """The Runs under every source: a Run's folder, a sweep's, an output folder, or any folder above Runs.
+    """The Runs under every source: a Run's folder, a sweep's, an output folder, or any folder above
+    Runs.
 
-    A Run named twice is loaded once, in a sweep with the result it has under that sweep's rule; sweeps of different
-    rules name different results of it. Of a sweep, every planned cell is reported, whether it has begun or not.
+    A Run named twice is loaded once, in a sweep with the result it has under that sweep's rule;
+    sweeps of different rules name different results of it. Of a sweep, every planned cell is
+    reported, whether it has begun or not.
 
-    A Run whose journal tells other scores than its Episodes come to is one that cannot be read. `compared` says which;
-    for "every" all its Episodes are read.
-    Raises RecordError for a source that does not exist, holds neither Run nor sweep, or is a corrupt sweep.
-    """
+    A Run whose journal tells other scores than its Episodes come to is one that cannot be read.
+    `compared` says which; for "every" all its Episodes are read. Raises RecordError for a source
+    that does not exist, holds neither Run nor sweep, or is a corrupt sweep."""
     folders: dict[Path, Path] = {}
     keys: dict[Path, dict[str, None]] = {}
     cells: dict[tuple[str, str], Cell] = {}
@@ -85,12 +89,17 @@ def find_runs(*sources: Path | str, compared: Compared = "heldout") -> Found:
             folders.setdefault(folder.resolve(), folder)
             keys.setdefault(folder.resolve(), {})[key] = None
         cells.update(
-            {(cell.run, cell.result_key): cell for cell in planned if (cell.run, cell.result_key) not in cells}
+            {
+                (cell.run, cell.result_key): cell
+                for cell in planned
+                if (cell.run, cell.result_key) not in cells
+            }
         )
     runs: list[Run] = []
     unreadable: list[Unreadable] = []
     for place, folder in folders.items():
-        # Where a sweep says which result is meant, a source that names the Run alone asks for no other one.
+        # Where a sweep says which result is meant, a source that names the Run alone asks for no
+        # other one.
         asked = [key for key in keys[place] if key] or [""]
         try:
             run = load_run(folder)
@@ -108,11 +117,19 @@ def _contradiction(run: Run, keys: Sequence[str], compared: Compared) -> str:
     """The first there is, by the rules of `keys`."""
     if compared == "every":
         return next(contradictions(run), "")
-    return next((told for key in keys if compared == "heldout" and (told := heldout_contradiction(run, key))), "")
+    return next(
+        (
+            told
+            for key in keys
+            if compared == "heldout" and (told := heldout_contradiction(run, key))
+        ),
+        "",
+    )
 
 
 def _expand(source: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
-    """Folders of Runs under `source` with the result key that is meant, and the cells planned where it is a sweep."""
+    """Folders of Runs under `source` with the result key that is meant, and the cells planned where
+    it is a sweep."""
     if source.name in (RECORD, JOURNAL, SWEEP) and source.is_file():
         source = source.parent
     if not source.is_dir():
@@ -124,8 +141,12 @@ def _expand(source: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
     folders = list(_walk(root))
     if not folders:
         if sweeps := sorted(path.parent.name for path in source.glob(f"*/{SWEEP}")):
-            raise RecordError(f"source: {source} holds several sweeps; name one of them: {', '.join(sweeps)}")
-        raise RecordError(f"source: {source} holds no Run; name a Run's folder, a sweep's or the output folder")
+            raise RecordError(
+                f"source: {source} holds several sweeps; name one of them: {', '.join(sweeps)}"
+            )
+        raise RecordError(
+            f"source: {source} holds no Run; name a Run's folder, a sweep's or the output folder"
+        )
     return [(folder, "") for folder in folders], ()
 
 
@@ -142,7 +163,11 @@ def _near(source: Path) -> str:
 def _sweep_runs(folder: Path) -> tuple[list[tuple[Path, str]], tuple[Cell, ...]]:
     sweep = read_sweep(folder)
     output = folder.absolute().parent.parent
-    return [(run_of(output, cell), cell.result_key) for cell in sweep.cells if _is_run(output / cell.run)], sweep.cells
+    return [
+        (run_of(output, cell), cell.result_key)
+        for cell in sweep.cells
+        if _is_run(output / cell.run)
+    ], sweep.cells
 
 
 def _is_run(folder: Path) -> bool:
@@ -150,7 +175,8 @@ def _is_run(folder: Path) -> bool:
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Folders of Runs in a stable order. What lies inside a Run (an agent's own files) is never taken for another."""
+    """Folders of Runs in a stable order. What lies inside a Run (an agent's own files) is never
+    taken for another."""
     deepest = len(root.parts) + _DEPTH
     for current, folders, _ in os.walk(root):
         here = Path(current)
@@ -164,13 +190,16 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def cell_of(run: Path, cells: Iterable[Cell], result_key: str = "") -> Cell | None:
-    """The planned cell whose Run lies in the folder `run`, if any: a cell's path is relative to the output folder.
+    """The planned cell whose Run lies in the folder `run`, if any: a cell's path is relative to the
+    output folder.
 
     `result_key`: which result of the Run it must be, where cell and caller both say.
     """
     parts = run.parts
     for cell in cells:
-        if not cell.run.endswith(run.name) or (result_key and cell.result_key not in ("", result_key)):
+        if not cell.run.endswith(run.name) or (
+            result_key and cell.result_key not in ("", result_key)
+        ):
             continue
         tail = PurePosixPath(cell.run).parts
         if parts[-len(tail) :] == tail:
@@ -178,7 +207,7 @@ def cell_of(run: Path, cells: Iterable[Cell], result_key: str = "") -> Cell | No
     return None
 
 
-# --- what lies beside the journal --------------------------------------------------------------------------------
+# --- what lies beside the journal -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -195,13 +224,15 @@ class EpisodeFile:
 
 
 def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
-    """Every Episode of `run`'s result that is on disk: training from its Submissions, the private splits from its
-    evaluations, which may hold more: what another selection rule or a larger split had measured.
+    """Every Episode of `run`'s result that is on disk: training from its Submissions, the private
+    splits from its evaluations, which may hold more: what another selection rule or a larger split
+    had measured.
 
-    Files that are missing (not written yet, or pruned) are left out; corrupt ones are named in the second list.
-    """
+    Files that are missing (not written yet, or pruned) are left out; corrupt ones are named in the
+    second list."""
     paths: list[tuple[str, str, str, int | None]] = [
-        (submission_name(s.id, OUTCOMES), "training", s.program, s.id) for s in run.state.submissions
+        (submission_name(s.id, OUTCOMES), "training", s.program, s.id)
+        for s in run.state.submissions
     ]
     files: list[EpisodeFile] = []
     unreadable: list[Unreadable] = []
@@ -212,9 +243,13 @@ def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
             unreadable.append(Unreadable(run.folder, str(error)))
             continue
         graded_names = [name for name in names if name.endswith(".jsonl")]
-        paths.extend((f"evaluations/{private}/{name}", private, name[: -len(".jsonl")], None) for name in graded_names)
+        paths.extend(
+            (f"evaluations/{private}/{name}", private, name[: -len(".jsonl")], None)
+            for name in graded_names
+        )
     for path, split, program, submission in paths:
-        # Only a regrade measures the others on purpose; elsewhere they are what another rule had selected.
+        # Only a regrade measures the others on purpose; elsewhere they are what another rule had
+        # selected.
         other = split == "assessment" and run.result.assessment and program != run.result.selected
         if other and not run.record.parent:
             continue
@@ -224,7 +259,9 @@ def read_episodes(run: Run) -> tuple[list[EpisodeFile], list[Unreadable]]:
             unreadable.append(Unreadable(run.folder, str(error)))
             continue
         if submission is None:
-            graded = tuple(one for one in graded if one.outcome.index < getattr(run.record.pool, split))
+            graded = tuple(
+                one for one in graded if one.outcome.index < getattr(run.record.pool, split)
+            )
         if graded:
             files.append(EpisodeFile(split, program, submission, graded))
     return files, unreadable
@@ -269,7 +306,8 @@ def _requests(run: Run, name: str) -> Iterator[Mapping[str, Any]]:
 
 
 SOURCE_BYTES = 1_000_000
-"""A module of a Program larger than this is no source a person wrote; its text is left out of the frames."""
+"""A module of a Program larger than this is no source a person wrote; its text is left out of the
+frames."""
 DATA_BYTES = 100_000
 """A data file larger than this is left out likewise."""
 
@@ -310,7 +348,8 @@ def _texts(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def load_frames(runs: Iterable[Run], *, episodes: bool = True, programs: bool = True) -> Frames:
-    """Typed frames of `runs` (a Found keeps its planned and unreadable cells); see `frames.COLUMNS` for the columns.
+    """Typed frames of `runs` (a Found keeps its planned and unreadable cells); see `frames.COLUMNS`
+    for the columns.
 
     `episodes=False` and `programs=False` leave those two frames empty and their files unread.
     """

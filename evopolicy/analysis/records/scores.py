@@ -1,4 +1,5 @@
-"""Cells with their held-out scores: what every table starts from, and the check that they may be compared."""
+"""Cells with their held-out scores: what every table starts from, and the check that they may be
+compared."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def wall_seconds(run: Run) -> float:
 
 
 def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
-    """Where `run` stands and why; `cell` is its place in a sweep, whose word counts only while the Run has no end."""
+    """Where `run` stands and why; `cell` is its place in a sweep, whose word counts only while the
+    Run has no end."""
     result = run.result
     if not run.finished:
         if cell and cell.status == "failed":
@@ -124,7 +126,8 @@ def run_status(run: Run, cell: Cell | None = None) -> tuple[Status, str]:
 
 
 def run_score(run: Run, cell: Cell | None = None) -> CellScore:
-    """The cell `run` fills. In a sweep the entry's name is the sweep's own: a reused Run may be of another sweep."""
+    """The cell `run` fills. In a sweep the entry's name is the sweep's own: a reused Run may be of
+    another sweep."""
     status, reason = run_status(run, cell)
     measured = run.result.assessment if status == "done" else None
     record = run.record
@@ -155,17 +158,29 @@ def run_score(run: Run, cell: Cell | None = None) -> CellScore:
 def absent_score(cell: Cell, unreadable: Unreadable | None = None) -> CellScore:
     """A planned cell without a Run that can be read."""
     if unreadable:
-        return CellScore(cell.entry, cell.benchmark, cell.seed, "unreadable", reason=unreadable.reason)
+        return CellScore(
+            cell.entry, cell.benchmark, cell.seed, "unreadable", reason=unreadable.reason
+        )
     if cell.status == "failed":
-        return CellScore(cell.entry, cell.benchmark, cell.seed, "failed", reason=cell.error or "failed")
+        return CellScore(
+            cell.entry, cell.benchmark, cell.seed, "failed", reason=cell.error or "failed"
+        )
     if cell.status in ("finished", "reused"):
         reason = f"its folder {cell.run} is missing"
         return CellScore(cell.entry, cell.benchmark, cell.seed, "unreadable", reason=reason)
     status: Status = "running" if cell.status == "running" else "pending"
-    return CellScore(cell.entry, cell.benchmark, cell.seed, status, reason="not started" if status == "pending" else "")
+    return CellScore(
+        cell.entry,
+        cell.benchmark,
+        cell.seed,
+        status,
+        reason="not started" if status == "pending" else "",
+    )
 
 
-def absent_scores(runs: Iterable[Run], cells: Sequence[Cell], broken: Sequence[Unreadable]) -> list[CellScore]:
+def absent_scores(
+    runs: Iterable[Run], cells: Sequence[Cell], broken: Sequence[Unreadable]
+) -> list[CellScore]:
     """The planned cells that none of `runs` fills."""
     filled = {(cell.run, cell.result_key) for run in runs if (cell := planned_cell(run, cells))}
     reasons = {cell.run: item for item in broken if (cell := cell_of(item.folder, cells))}
@@ -174,15 +189,17 @@ def absent_scores(runs: Iterable[Run], cells: Sequence[Cell], broken: Sequence[U
 
 
 def planned_cell(run: Run, cells: Sequence[Cell]) -> Cell | None:
-    """The cell of `cells` that `run`, with the result it is loaded with, fills; None where it is none of them."""
+    """The cell of `cells` that `run`, with the result it is loaded with, fills; None where it is
+    none of them."""
     return cell_of(run.folder, cells, run.record.result_key)
 
 
 def cell_scores(source: Source, planned: Sequence[Cell] = ()) -> list[CellScore]:
-    """Every cell of `source`, in the order planned where it is a sweep, else by Benchmark, entry and seed.
+    """Every cell of `source`, in the order planned where it is a sweep, else by Benchmark, entry
+    and seed.
 
-    `planned` are the cells of a sweep whose Runs `source` holds, where it is no Found of that sweep.
-    """
+    `planned` are the cells of a sweep whose Runs `source` holds, where it is no Found of that
+    sweep."""
     if isinstance(source, Scored):
         return source.scores()
     runs = list(source)
@@ -204,18 +221,21 @@ def in_order(scores: list[CellScore], cells: Sequence[Cell] = ()) -> list[CellSc
     return sorted(scores, key=place)
 
 
-# --- may they be compared? ---------------------------------------------------------------------------------------
+# --- may they be compared? ------------------------------------------------------------------------
 
 
-def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str] = ()) -> list[str]:
+def check_comparable(
+    source: Source | Sequence[CellScore], allow: Collection[str] = ()
+) -> list[str]:
     """Refuse a comparison whose done cells differ in what would make it unfair.
 
-    The Runs of one entry have the same identity but for their seeds: agent with model and options, prompt, Feedback,
-    limits, versions. Isolation levels may not differ at all; Benchmark parameters, pools, budgets, selection rules and
-    versions not within one Benchmark; and a cell (entry, Benchmark, seed) has one Run. A difference that was swept, and
-    so is part of the entries' names, is let in. `allow` holds the names in CONDITIONS, and the settings or groups of
-    IDENTITY, that are let in too; for each that does differ one sentence is returned, and `mixed_names` says what the
-    entries are to be called.
+    The Runs of one entry have the same identity but for their seeds: agent with model and options,
+    prompt, Feedback, limits, versions. Isolation levels may not differ at all; Benchmark
+    parameters, pools, budgets, selection rules and versions not within one Benchmark; and a cell
+    (entry, Benchmark, seed) has one Run. A difference that was swept, and so is part of the
+    entries' names, is let in. `allow` holds the names in CONDITIONS, and the settings or groups of
+    IDENTITY, that are let in too; for each that does differ one sentence is returned, and
+    `mixed_names` says what the entries are to be called.
 
     Raises RecordError naming the cells on each side, ConfigError for an unknown name in `allow`.
     """
@@ -224,18 +244,26 @@ def check_comparable(source: Source | Sequence[CellScore], allow: Collection[str
     notes: list[str] = []
     for entry, differing in _unlike_entries(scores).items():
         refused = [key for key in differing if not is_allowed(key, allow)]
-        words = [f"{key} {_sides(values)}" for key, values in differing.items() if key in refused or not refused]
-        said = "; ".join(words[:_TOLD]) + (f"; and {len(words) - _TOLD} more" if len(words) > _TOLD else "")
+        words = [
+            f"{key} {_sides(values)}"
+            for key, values in differing.items()
+            if key in refused or not refused
+        ]
+        said = "; ".join(words[:_TOLD]) + (
+            f"; and {len(words) - _TOLD} more" if len(words) > _TOLD else ""
+        )
         if refused:
             raise RecordError(
-                f"entry '{entry}' mixes Runs that differ in {said}; compare them apart, give each an agent.label of "
-                f"its own, or allow={','.join(refused)}"
+                f"entry '{entry}' mixes Runs that differ in {said}; compare them apart, give each "
+                f"an agent.label of its own, or allow={','.join(refused)}"
             )
         notes.append(f"Entry '{entry}' mixes Runs that differ in {said}.")
     for name in CONDITIONS:
         problem = _problem(scores, name, allow)
         if problem and name not in allow:
-            raise RecordError(f"the comparison mixes {problem}; compare them apart, or allow '{name}'")
+            raise RecordError(
+                f"the comparison mixes {problem}; compare them apart, or allow '{name}'"
+            )
         if problem:
             notes.append(f"Mixes {problem}.")
     return [*notes, *equal_levels(scores), *equal_seeds(scores)]
@@ -249,10 +277,16 @@ def _problem(scores: Sequence[CellScore], name: str, allow: Collection[str]) -> 
 
 
 def mixed_names(source: Source | Sequence[CellScore]) -> dict[str, str]:
-    """By entry whose Runs are unlike, what it is to be called: no table shows them as of one kind."""
+    """By entry whose Runs are unlike, what it is to be called: no table shows them as of one
+    kind."""
     scores = [score for score in _scores(source) if score.status == "done"]
     return {
-        entry: " ".join([entry, *(f"{key}={'|'.join(_value(v) for v in values)}" for key, values in found.items())])
+        entry: " ".join(
+            [
+                entry,
+                *(f"{key}={'|'.join(_value(v) for v in values)}" for key, values in found.items()),
+            ]
+        )
         for entry, found in _unlike_entries(scores).items()
     }
 
@@ -287,8 +321,8 @@ def _by_setting(scores: Sequence[CellScore]) -> dict[tuple[str, str, str], Sides
 
 
 def _mixed_versions(scores: Sequence[CellScore], allow: Collection[str]) -> str:
-    """Of what all were measured with: a package that only some entries have is theirs. One let in by itself is not said
-    again."""
+    """Of what all were measured with: a package that only some entries have is theirs. One let in
+    by itself is not said again."""
     groups: dict[tuple[str, str], Sides] = defaultdict(lambda: defaultdict(list))
     for score in scores:
         for key, value in score.settings.items():
@@ -319,16 +353,22 @@ def _scores(source: Source | Sequence[CellScore]) -> list[CellScore]:
 
 def _mixed(scores: Sequence[CellScore], name: str) -> str:
     """Words for the first group of cells whose condition `name` differs, '' for none."""
-    groups: dict[tuple[str, ...], dict[str, list[CellScore]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, ...], dict[str, list[CellScore]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for score in scores:
         if name in score.conditions:
-            swept = [f"{k}={v}" for k, v in sorted(score.axes.items()) if k.split(".")[0] in AXES[name]]
+            swept = [
+                f"{k}={v}" for k, v in sorted(score.axes.items()) if k.split(".")[0] in AXES[name]
+            ]
             place = "" if name == "isolation" else score.benchmark
             groups[(place, *swept)][score.conditions[name]].append(score)
     for (place, *_), values in groups.items():
         if len(values) > 1:
             where = f" on {place}" if place else ""
-            sides = "; ".join(f"'{_brief(value)}' for {name_cells(cells, 2)}" for value, cells in values.items())
+            sides = "; ".join(
+                f"'{_brief(value)}' for {name_cells(cells, 2)}" for value, cells in values.items()
+            )
             return f"{CONDITIONS[name]}{where}: {sides}"
     return ""
 
@@ -339,7 +379,9 @@ def _duplicates(scores: Sequence[CellScore]) -> str:
         cells[score.entry, score.benchmark, score.seed].append(score)
     for found in cells.values():
         if len(found) > 1:
-            return f"{CONDITIONS['duplicates']}: {len(found)} Runs of {found[0].name}{_kinship(found)}"
+            return (
+                f"{CONDITIONS['duplicates']}: {len(found)} Runs of {found[0].name}{_kinship(found)}"
+            )
     return ""
 
 
@@ -348,7 +390,11 @@ def _kinship(found: Sequence[CellScore]) -> str:
     regrades = [score for score in found if score.parent]
     keys = {score.result_key for score in found}
     if any(score.parent in keys for score in regrades):
-        return ", one a regrade of the other" if len(found) == 2 else f", {len(regrades)} of them regrades of another"
+        return (
+            ", one a regrade of the other"
+            if len(found) == 2
+            else f", {len(regrades)} of them regrades of another"
+        )
     if not regrades:
         return ""
     parents = {score.parent for score in found}
@@ -368,6 +414,10 @@ def name_cells(cells: Sequence[CellScore], most: int) -> str:
 
 
 def name_missing(gone: Sequence[CellScore], never: Sequence[str], most: int) -> str:
-    """`name_cells` of those without a result, then as many of those that were `never` run, by name."""
+    """`name_cells` of those without a result, then as many of those that were `never` run, by
+    name."""
     more = f" and {len(never) - most} more" if len(never) > most else ""
-    return "; ".join(([name_cells(gone, most)] if gone else []) + (["; ".join(never[:most]) + more] if never else []))
+    return "; ".join(
+        ([name_cells(gone, most)] if gone else [])
+        + (["; ".join(never[:most]) + more] if never else [])
+    )

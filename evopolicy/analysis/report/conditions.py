@@ -1,4 +1,5 @@
-"""What the Runs of a report were measured under: what another needs to compare with them, or to make them again."""
+"""What the Runs of a report were measured under: what another needs to compare with them, or to
+make them again."""
 
 from __future__ import annotations
 
@@ -17,20 +18,31 @@ _PROTOCOL = ("budget", "pool", "selection")
 
 
 def conditions(part: SweepPart) -> Html | None:
-    """Isolation, protocol, budget, pool, selection, Feedback, date and versions; None without a Run."""
+    """Isolation, protocol, budget, pool, selection, Feedback, date and versions; None without a
+    Run."""
     records = [run.run.record for run in part.runs]
     if not records:
         return None
     found = [run_conditions(record) for record in records]
     differing = protocol_differences([cell for cell in part.cells if cell.status == "done"])
     pairs: list[tuple[str, Child]] = [
-        ("isolation", _several(f"Policies {r.isolation}, agent {r.agent_isolation}" for r in records)),
-        ("protocol", f"not the paper's: {', '.join(map(_named, differing))}" if differing else "the paper's"),
+        (
+            "isolation",
+            _several(f"Policies {r.isolation}, agent {r.agent_isolation}" for r in records),
+        ),
+        (
+            "protocol",
+            f"not the paper's: {', '.join(map(_named, differing))}" if differing else "the paper's",
+        ),
         *((name, _several(each[name] for each in found)) for name in _PROTOCOL),
         ("Feedback", _several(record.feedback.visibility for record in records)),
         ("begun", _days([record.created for record in records])),
     ]
-    beside = fold("How the protocol differs from the paper's", line("; ".join(differing), 2000)) if differing else None
+    beside = (
+        fold("How the protocol differs from the paper's", line("; ".join(differing), 2000))
+        if differing
+        else None
+    )
     return join(facts(pairs), beside, fold("Versions", facts(_versions(records))))
 
 
@@ -47,10 +59,15 @@ def _several(values: Iterable[str]) -> str:
 
 
 def _days(times: Sequence[float]) -> str:
-    first, last = (f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC" for time in (min(times), max(times)))
+    first, last = (
+        f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+        for time in (min(times), max(times))
+    )
     return first if first == last else f"{first} to {last}"
 
 
 def _versions(records: Sequence[RunRecord]) -> list[tuple[str, Child]]:
     names = sorted({name for record in records for name in record.versions})
-    return [(name, _several(r.versions[name] for r in records if name in r.versions)) for name in names]
+    return [
+        (name, _several(r.versions[name] for r in records if name in r.versions)) for name in names
+    ]

@@ -14,7 +14,13 @@ from evopolicy.analysis.records.load import Found, load_frames, read_episodes
 from evopolicy.analysis.records.scores import cell_scores, mixed_names, planned_cell, run_status
 from evopolicy.analysis.report.plots import draw_episodes, draw_timeline
 from evopolicy.analysis.report.shape import Figure, Limits, RunPart, SubmissionPart, SweepPart
-from evopolicy.analysis.report.shown import FeedbackFiles, Transcripts, read_changes, read_feedback, read_transcripts
+from evopolicy.analysis.report.shown import (
+    FeedbackFiles,
+    Transcripts,
+    read_changes,
+    read_feedback,
+    read_transcripts,
+)
 from evopolicy.analysis.tables.ranks import rank_table
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.ports.outcome import Graded
@@ -27,7 +33,8 @@ IN_SWEEP = replace(LIMITS, submissions=0, episodes=0, diff_lines=120)
 
 
 def gather_run(run: Run, found: Found, limits: Limits = LIMITS) -> RunPart:
-    """The Run with everything a report of its own shows; `found` says what a sweep planned of it."""
+    """The Run with everything a report of its own shows; `found` says what a sweep planned of
+    it."""
     part = _outline(run, found)
     shown = part.rows[: limits.submissions]
     feedback = _feedback(run, shown, limits)
@@ -38,9 +45,13 @@ def gather_run(run: Run, found: Found, limits: Limits = LIMITS) -> RunPart:
     for row in shown:
         number, program = row["submission"], row["program"]
         changes = read_changes(run, before, program)
-        submissions.append(SubmissionPart(row, feedback[number], changes, against, steps.get(number, ())))
+        submissions.append(
+            SubmissionPart(row, feedback[number], changes, against, steps.get(number, ()))
+        )
         before, against = program, f"Submission {number}"
-    return replace(part, submissions=tuple(submissions), after=after, notes=(*part.notes, *_ends(transcripts)))
+    return replace(
+        part, submissions=tuple(submissions), after=after, notes=(*part.notes, *_ends(transcripts))
+    )
 
 
 def gather_sweep(
@@ -94,18 +105,25 @@ def _heldout(run: Run) -> tuple[Graded, ...]:
     if run.result.assessment is None:
         return ()
     files, _ = read_episodes(run)
-    chosen = (file for file in files if file.split == "assessment" and file.program == run.result.selected)
+    chosen = (
+        file for file in files if file.split == "assessment" and file.program == run.result.selected
+    )
     return next((file.graded for file in chosen), ())
 
 
-# --- Feedback ----------------------------------------------------------------------------------------------------
+# --- Feedback -------------------------------------------------------------------------------------
 
 
-def _feedback(run: Run, rows: Sequence[Mapping[str, Any]], limits: Limits) -> dict[int, FeedbackFiles]:
-    """By Submission. Pictures are given room to what was selected first, then to new bests, then by score."""
+def _feedback(
+    run: Run, rows: Sequence[Mapping[str, Any]], limits: Limits
+) -> dict[int, FeedbackFiles]:
+    """By Submission. Pictures are given room to what was selected first, then to new bests, then by
+    score."""
     found: dict[int, FeedbackFiles] = {}
     left = limits.pictures_bytes
-    for row in sorted(rows, key=lambda row: _worth(row, run.result.selected_submission), reverse=True):
+    for row in sorted(
+        rows, key=lambda row: _worth(row, run.result.selected_submission), reverse=True
+    ):
         number = row["submission"]
         if row["status"] != "published":
             found[number] = FeedbackFiles({}, problem=row["reason"] or f"it is {row['status']}")
@@ -120,29 +138,40 @@ def _feedback(run: Run, rows: Sequence[Mapping[str, Any]], limits: Limits) -> di
 def _worth(row: Mapping[str, Any], selected: int | None) -> tuple[bool, bool, float, int]:
     best = bool(row.get("new_best") or row.get("new_best_training"))
     score = row["score"]
-    return row["submission"] == selected, best, float("-inf") if score is None else score, row["submission"]
+    return (
+        row["submission"] == selected,
+        best,
+        float("-inf") if score is None else score,
+        row["submission"],
+    )
 
 
 def _within(files: FeedbackFiles, room: int) -> tuple[FeedbackFiles, int]:
-    """The Feedback with the pictures that fit into `room`, stills before what moves; and the bytes they take."""
+    """The Feedback with the pictures that fit into `room`, stills before what moves; and the bytes
+    they take."""
     used, kept = 0, set[str]()
     for artifact in sorted(files.artifacts, key=lambda one: one.media_type, reverse=True):
         if artifact.picture is not None and used + artifact.size <= room:
             used += artifact.size
             kept.add(artifact.name)
-    artifacts = tuple(one if one.name in kept else replace(one, picture=None) for one in files.artifacts)
+    artifacts = tuple(
+        one if one.name in kept else replace(one, picture=None) for one in files.artifacts
+    )
     return replace(files, artifacts=artifacts), used
 
 
-# --- transcript --------------------------------------------------------------------------------------------------
+# --- transcript -----------------------------------------------------------------------------------
 
 
 def split_steps(
     transcripts: Transcripts, submissions: Iterable[int]
 ) -> tuple[dict[int, tuple[Step, ...]], tuple[Step, ...]]:
-    """The steps that led to each Submission, and those after the last one that the transcript names."""
+    """The steps that led to each Submission, and those after the last one that the transcript
+    names."""
     steps = [step for attempt in transcripts.attempts for step in attempt.steps]
-    ends = {step.submission: place for place, step in enumerate(steps) if step.submission is not None}
+    ends = {
+        step.submission: place for place, step in enumerate(steps) if step.submission is not None
+    }
     found: dict[int, tuple[Step, ...]] = {}
     start = 0
     for number in submissions:
@@ -160,9 +189,12 @@ def _ends(transcripts: Transcripts) -> list[str]:
         if attempt.error:
             found.append(f"Attempt {number} of the agent: {attempt.error}")
         if attempt.malformed_lines:
-            found.append(f"Attempt {number}: {attempt.malformed_lines:,} lines of its stream cannot be read.")
+            found.append(
+                f"Attempt {number}: {attempt.malformed_lines:,} lines of its stream cannot be read."
+            )
         if attempt.unknown_events:
             found.append(
-                f"Attempt {number}: {sum(attempt.unknown_events.values()):,} events of its stream are unknown."
+                f"Attempt {number}: {sum(attempt.unknown_events.values()):,} events of its stream "
+                "are unknown."
             )
     return found

@@ -1,4 +1,5 @@
-"""The page around a report: one document that needs nothing else, asks nothing of any network and runs no script."""
+"""The page around a report: one document that needs nothing else, asks nothing of any network and
+runs no script."""
 
 from __future__ import annotations
 
@@ -11,13 +12,21 @@ from evopolicy.analysis.report.style import STYLE
 from evopolicy.present.markup import Child, Html, join, line, tag
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; img-src data:; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
+POLICY = (
+    f"default-src 'none'; img-src data:; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
+    "form-action 'none'"
+)
 """Content-Security-Policy: what an escape that failed would still not do."""
 
 
 def entry(anchor: str, name: str, aside: str = "", below: Sequence[Html] = ()) -> Html:
     """One line of the contents."""
-    link = tag("a", tag("span", name), tag("span", aside, class_="soft") if aside else None, href=f"#{anchor}")
+    link = tag(
+        "a",
+        tag("span", name),
+        tag("span", aside, class_="soft") if aside else None,
+        href=f"#{anchor}",
+    )
     return tag("li", link, tag("ol", *below) if below else None)
 
 
@@ -40,19 +49,35 @@ def document(title: str, contents: Sequence[Html], *body: Child) -> str:
         class_="page",
     )
     skip = tag("a", "Skip to the report", href="#main", class_="skip")
-    return join(Html("<!doctype html>\n"), tag("html", head, tag("body", skip, page), lang="en"), Html("\n"))
+    return join(
+        Html("<!doctype html>\n"), tag("html", head, tag("body", skip, page), lang="en"), Html("\n")
+    )
 
 
 def figure(drawn: Figure) -> Html:
-    """As an image, whose own styles stay in it, in a box that scrolls where the page is too narrow to read it."""
+    """As an image, whose own styles stay in it, in a box that scrolls where the page is too narrow
+    to read it."""
     title = line(drawn.title)
     if not drawn.svg:
         return tag(
-            "figure", tag("figcaption", title), tag("p", f"Not drawn: {line(drawn.problem, 500)}.", class_="cut")
+            "figure",
+            tag("figcaption", title),
+            tag("p", f"Not drawn: {line(drawn.problem, 500)}.", class_="cut"),
         )
-    dark = tag("source", srcset=_embedded(drawn.dark), media="(prefers-color-scheme:dark)") if drawn.dark else None
+    dark = (
+        tag("source", srcset=_embedded(drawn.dark), media="(prefers-color-scheme:dark)")
+        if drawn.dark
+        else None
+    )
     image = tag("img", src=_embedded(drawn.svg), alt=line(drawn.text, 600))
-    box = tag("div", tag("picture", dark, image), class_="scroll", tabindex=0, role="region", aria_label=title)
+    box = tag(
+        "div",
+        tag("picture", dark, image),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=title,
+    )
     return tag("figure", tag("figcaption", title), box, class_="drawn")
 
 

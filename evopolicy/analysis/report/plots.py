@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def draw_figures(found: Found, allow: Collection[str] = ()) -> list[Figure]:
-    """Ranks, best so far, performance profile and usage; one that cannot be drawn of these Runs says why."""
+    """Ranks, best so far, performance profile and usage; one that cannot be drawn of these Runs
+    says why."""
     from evopolicy.analysis.figures.curves import best_so_far_figure
     from evopolicy.analysis.figures.scores import profile_figure, rank_figure
     from evopolicy.analysis.figures.usage import usage_figure
@@ -31,11 +32,15 @@ def draw_figures(found: Found, allow: Collection[str] = ()) -> list[Figure]:
         "Usage against score": usage_figure,
     }
     frames = load_frames(found, programs=False)
-    return [_figure(title, lambda draw=draw: draw(frames, allow=allow)) for title, draw in kinds.items()]  # type: ignore[misc]
+    return [
+        _figure(title, lambda draw=draw: draw(frames, allow=allow))  # type: ignore[misc]
+        for title, draw in kinds.items()
+    ]
 
 
 def draw_timeline(frames: Frames, edits: pd.DataFrame) -> Figure:
-    """The scores of the one Run in `frames` over its Episode units; `edits` is its `edits.edit_frame`."""
+    """The scores of the one Run in `frames` over its Episode units; `edits` is its
+    `edits.edit_frame`."""
     from evopolicy.analysis.figures.timeline import timeline_figure
 
     return _figure("Scores over the Run", lambda: timeline_figure(frames, edits=edits))
@@ -47,7 +52,10 @@ def draw_episodes(graded: Sequence[Graded], measured: Measurement) -> Figure:
 
     scores = [one.score for one in graded]
     failed = [one.outcome.failure is not None for one in graded]
-    return _figure("Held-out Episodes", lambda: episodes_figure(scores, failed, measured.mean, measured.standard_error))
+    return _figure(
+        "Held-out Episodes",
+        lambda: episodes_figure(scores, failed, measured.mean, measured.standard_error),
+    )
 
 
 def _figure(title: str, draw: Callable[[], Drawn]) -> Figure:

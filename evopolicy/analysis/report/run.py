@@ -27,7 +27,9 @@ def render_run(part: RunPart, limits: Limits = LIMITS) -> str:
     room = Room(limits.transcript)
     title = f"{record.entry} on {record.benchmark.slug}, seed {record.seed}"
     shown = [
-        submission(one, f"submission-{one.row['submission']}", _is_selected(part, one.row), limits, room)
+        submission(
+            one, f"submission-{one.row['submission']}", _is_selected(part, one.row), limits, room
+        )
         for one in part.submissions
     ]
     lost = len(part.rows) - len(shown)
@@ -35,7 +37,9 @@ def render_run(part: RunPart, limits: Limits = LIMITS) -> str:
     contents = [
         entry("result", "Result"),
         entry("timeline", "Timeline"),
-        entry("submissions", "Submissions", below=[_listed(part, one.row) for one in part.submissions]),
+        entry(
+            "submissions", "Submissions", below=[_listed(part, one.row) for one in part.submissions]
+        ),
         *([entry("after", "After the last")] if part.after else []),
         entry("selection", "Selection"),
         entry("heldout", "Held-out"),
@@ -72,7 +76,7 @@ def _listed(part: RunPart, row: Mapping[str, Any]) -> Html:
     return entry(f"submission-{number_}", f"{number_}{best}{chosen}", typeset(row["score"]))
 
 
-# --- what it is --------------------------------------------------------------------------------------------------
+# --- what it is -----------------------------------------------------------------------------------
 
 
 def validity(part: RunPart) -> Html:
@@ -103,14 +107,19 @@ def header(part: RunPart, title: str) -> Html:
          f"{record.budget.submissions} Submissions"),
         ("time", duration(wall_seconds(part.run)), "thinking, evaluating and measuring"),
     ]  # fmt: skip
-    shown = [tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in tiles]
+    shown = [
+        tag("div", tag("dt", name), tag("dd", value, tag("small", note)))
+        for name, value, note in tiles
+    ]
     return tag(
         "header",
         tag("h1", title),
         tag("p", validity(part), class_="lead"),
         tag("dl", *shown, class_="tiles"),
         facts(_identity(record, part)),
-        tag("ul", *[tag("li", line(note, 500)) for note in part.notes], class_="notes") if part.notes else None,
+        tag("ul", *[tag("li", line(note, 500)) for note in part.notes], class_="notes")
+        if part.notes
+        else None,
         id="result",
     )
 
@@ -125,7 +134,9 @@ def _chosen(part: RunPart) -> str:
 def _identity(record: RunRecord, part: RunPart) -> list[tuple[str, Child]]:
     budget, pool = record.budget, record.pool
     ended = part.run.state.agent_ended
-    network = f", network {record.agent_network}" if record.agent_network != "none" else ", no network"
+    network = (
+        f", network {record.agent_network}" if record.agent_network != "none" else ", no network"
+    )
     pairs: list[tuple[str, Child]] = [
         ("agent", f"{record.agent.label} ({record.agent.name})" if record.agent.label != record.agent.name
          else record.agent.name),
@@ -141,7 +152,9 @@ def _identity(record: RunRecord, part: RunPart) -> list[tuple[str, Child]]:
         ("begun", f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M} UTC"),
     ]  # fmt: skip
     if record.axes:
-        pairs.append(("swept", ", ".join(f"{key}={value}" for key, value in sorted(record.axes.items()))))
+        pairs.append(
+            ("swept", ", ".join(f"{key}={value}" for key, value in sorted(record.axes.items())))
+        )
     if record.suite:
         pairs.append(("suite", record.suite))
     if record.parent:
@@ -151,7 +164,9 @@ def _identity(record: RunRecord, part: RunPart) -> list[tuple[str, Child]]:
 
 def _conditions(record: RunRecord) -> Html:
     """Versions, machine, digests and the config: what another needs to make it again."""
-    machine = ", ".join(f"{key} {line(str(value), 80)}" for key, value in sorted(record.machine.items()))
+    machine = ", ".join(
+        f"{key} {line(str(value), 80)}" for key, value in sorted(record.machine.items())
+    )
     digests: list[tuple[str, Child]] = [
         ("cell", tag("code", record.key)),
         ("result", tag("code", record.result_key)),
@@ -164,17 +179,23 @@ def _conditions(record: RunRecord) -> Html:
         tag("h2", "Conditions"),
         facts([(name, line(version, 80)) for name, version in sorted(record.versions.items())]),
         facts([("machine", machine), *digests]),
-        fold("The config", block(as_json(config), _CONFIG_CHARACTERS, label="The config")) if config else None,
+        fold("The config", block(as_json(config), _CONFIG_CHARACTERS, label="The config"))
+        if config
+        else None,
         id="conditions",
     )
 
 
-# --- what came of it ---------------------------------------------------------------------------------------------
+# --- what came of it ------------------------------------------------------------------------------
 
 
 def timeline(part: RunPart) -> Html:
     """The drawing of the Run's scores."""
-    return tag("p", "No Submission has a score yet.") if part.timeline is None else figure(part.timeline)
+    return (
+        tag("p", "No Submission has a score yet.")
+        if part.timeline is None
+        else figure(part.timeline)
+    )
 
 
 def overview(part: RunPart, anchor: str = "", limit: int = 400) -> Html | None:
@@ -185,17 +206,34 @@ def overview(part: RunPart, anchor: str = "", limit: int = 400) -> Html | None:
     for place, row in enumerate(part.rows[:limit]):
         number_ = str(row["submission"])
         linked = anchor and place < len(part.submissions)
-        lines = f"+{row['lines_added']:,} −{row['lines_removed']:,}" if row.get("lines_added") is not None else "–"
+        lines = (
+            f"+{row['lines_added']:,} −{row['lines_removed']:,}"
+            if row.get("lines_added") is not None
+            else "–"
+        )
         if place < len(part.submissions):
             lines = changed_lines(part.submissions[place].changes) or "–"
         if _is_selected(part, row):
             marked.append(place)
-        link = tag("a", number_, aria_label=f"Submission {number_}", href=f"#{anchor}{number_}") if linked else number_
+        link = (
+            tag("a", number_, aria_label=f"Submission {number_}", href=f"#{anchor}{number_}")
+            if linked
+            else number_
+        )
         what = tag("span", *_spaced(marks(row, _is_selected(part, row))))
         scores = typeset(row["score"]), typeset(row.get("validation"))
         took = duration(row["wall_seconds"])
         rows.append([link, *scores, what, lines, row["episodes"], row["units_used"], took])
-    header = ["Submission", "training", "Validation", "what it was", "lines", "units", "units in all", "evaluated in"]
+    header = [
+        "Submission",
+        "training",
+        "Validation",
+        "what it was",
+        "lines",
+        "units",
+        "units in all",
+        "evaluated in",
+    ]
     lost = len(part.rows) - limit
     return join(
         table("Submissions", header, rows, left=(0, 3), marked=marked),
@@ -211,7 +249,11 @@ def _after(part: RunPart, limits: Limits, room: Room) -> Html | None:
     if not part.after:
         return None
     title = "After the last Submission" if part.rows else "What the agent did"
-    body = fold(summary(part.after), transcript(part.after, limits, room, title), open_=len(part.after) <= 12)
+    body = fold(
+        summary(part.after),
+        transcript(part.after, limits, room, title),
+        open_=len(part.after) <= 12,
+    )
     return tag("section", tag("h2", title), body, id="after")
 
 
@@ -220,21 +262,38 @@ def selection(part: RunPart) -> Html:
     record, result = part.run.record, part.run.result
     rule = record.selection.rule.replace("_", " ")
     if not part.candidates:
-        words = "Nothing was published: the initial Program is measured." if result.selected else "No handoff yet."
+        words = (
+            "Nothing was published: the initial Program is measured."
+            if result.selected
+            else "No handoff yet."
+        )
         return tag("p", words)
     rows, marked = [], []
     for place, one in enumerate(part.candidates):
         if one["selected"]:
             marked.append(place)
         measured = one["validation_mean"]
-        means = map(minus, mean_and_error(measured, one["validation_se"])) if measured is not None else ("–", "–")
+        means = (
+            map(minus, mean_and_error(measured, one["validation_se"]))
+            if measured is not None
+            else ("–", "–")
+        )
         failed = "–" if one["validation_failed"] is None else str(one["validation_failed"])
         rows.append([
             f"{one['submission']}", tag("code", one["program"][:12]), typeset(one["training_score"]), *means, failed,
             "–" if one["named"] is None else str(one["named"] + 1),
             tag("span", "selected", class_="mark chosen") if one["selected"] else "",
         ])  # fmt: skip
-    header = ["Submission", "Program", "training", "Validation", "standard error", "failed", "agent's order", ""]
+    header = [
+        "Submission",
+        "Program",
+        "training",
+        "Validation",
+        "standard error",
+        "failed",
+        "agent's order",
+        "",
+    ]
     ties = record.selection.tie_break.replace("_", " ")
     return join(
         tag("p", f"{plural(len(rows), 'candidate')}; {_chosen(part)}; ties by {ties}."),
@@ -248,9 +307,15 @@ def heldout(part: RunPart) -> list[Html | None]:
     if measured is None:
         return [tag("p", "The selected Program has not been measured on held-out Episodes.")]
     mean = minus(mean_and_error(measured.mean, measured.standard_error)[0])
-    words = f"Mean {mean}, {_over(measured)} the agent never saw; in {measured.failed} the Policy failed."
+    words = (
+        f"Mean {mean}, {_over(measured)} the agent never saw; in {measured.failed} the Policy "
+        "failed."
+    )
     if not part.heldout:
-        return [tag("p", words), tag("p", "The single Episodes are not there any more.", class_="cut")]
+        return [
+            tag("p", words),
+            tag("p", "The single Episodes are not there any more.", class_="cut"),
+        ]
     rows: list[list[Child]] = [
         [str(one.outcome.index), typeset(one.score), one.outcome.length,
          one.outcome.ending + (f": {one.outcome.failure.kind}" if one.outcome.failure else "")]
@@ -261,7 +326,11 @@ def heldout(part: RunPart) -> list[Html | None]:
     return [
         tag("p", words),
         figure(part.episodes) if part.episodes else None,
-        fold("Every Episode", listed, tag("p", f"{plural(more, 'Episode')} left out", class_="cut") if more else None),
+        fold(
+            "Every Episode",
+            listed,
+            tag("p", f"{plural(more, 'Episode')} left out", class_="cut") if more else None,
+        ),
     ]
 
 
@@ -270,7 +339,10 @@ def _over(measured: Measurement) -> str:
     episodes = plural(measured.episodes, "Episode")
     if measured.standard_error is None:
         return f"over {episodes}"
-    return f"standard error {mean_and_error(measured.mean, measured.standard_error)[1]} over {episodes}"
+    return (
+        f"standard error {mean_and_error(measured.mean, measured.standard_error)[1]} over "
+        f"{episodes}"
+    )
 
 
 def usage(part: RunPart) -> Html:
@@ -289,7 +361,9 @@ def usage(part: RunPart) -> Html:
         if isinstance(counted.get(key), int | float)
     ]  # fmt: skip
     if isinstance(cost, int | float):
-        pairs.append(("cost", dollars(cost) + (" (estimate)" if counted.get("cost_is_estimate") else "")))
+        pairs.append(
+            ("cost", dollars(cost) + (" (estimate)" if counted.get("cost_is_estimate") else ""))
+        )
     elif any(name != "requests" for name, _ in pairs):
         pairs.append(("cost", "unknown"))
     if state.unexplained_tokens:

@@ -74,7 +74,8 @@ class RunPart:
 
     run: Run
     entry: str
-    """Its name in the comparison: in a sweep the sweep's own, for a reused Run may be of another."""
+    """Its name in the comparison: in a sweep the sweep's own, for a reused Run may be of
+    another."""
     status: str
     reason: str
     submissions: tuple[SubmissionPart, ...]

@@ -1,4 +1,5 @@
-"""What a report shows of a Run beside its journal: Feedback, transcripts and how Programs changed."""
+"""What a report shows of a Run beside its journal: Feedback, transcripts and how Programs
+changed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from evopolicy.kernel.session.submission import submission_name
 FEEDBACK_BYTES = FEEDBACK_FORMAT.bytes
 """A larger feedback.json is named, not read."""
 PICTURES: Mapping[str, bytes] = {"image/gif": b"GIF8", "image/png": b"\x89PNG"}
-"""Media types that are read as pictures, and how their files begin: no other kind is ever shown by a browser."""
+"""Media types that are read as pictures, and how their files begin: no other kind is ever shown by
+a browser."""
 DIFF_BYTES = 256 << 10
 """Of one file, each before and after: a larger one is named in a diff, not compared."""
 DIFF_LINES = 4_000
@@ -54,17 +56,22 @@ class FeedbackFiles:
 
 
 def read_feedback(run: Run, submission: int, picture_bytes: int) -> FeedbackFiles:
-    """The Feedback of a published Submission, with the content of pictures of at most `picture_bytes` each."""
+    """The Feedback of a published Submission, with the content of pictures of at most
+    `picture_bytes` each."""
     try:
         top, name = run_part(run.folder, submission_name(submission, "feedback"))
-        content = FEEDBACK_FORMAT.upgraded(parse_object(read_part(top, f"{name}/{FEEDBACK}", FEEDBACK_BYTES)), FEEDBACK)
+        content = FEEDBACK_FORMAT.upgraded(
+            parse_object(read_part(top, f"{name}/{FEEDBACK}", FEEDBACK_BYTES)), FEEDBACK
+        )
         rows = [_attached(top, name, row, picture_bytes) for row in content.get("artifacts", ())]
     except FileNotFoundError:
         return FeedbackFiles({}, problem="its Feedback is not there any more")
     except RecordError as error:
         return FeedbackFiles({}, problem=str(error).replace(f"{run.folder}/", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return FeedbackFiles({}, problem=f"{FEEDBACK} cannot be read ({type(error).__name__}: {error})")
+        return FeedbackFiles(
+            {}, problem=f"{FEEDBACK} cannot be read ({type(error).__name__}: {error})"
+        )
     return FeedbackFiles(content, tuple(rows))
 
 
@@ -77,7 +84,9 @@ def _attached(top: Path, folder: str, row: Mapping[str, Any], picture_bytes: int
         picture = read_part(top, place, picture_bytes)
         picture = picture if picture.startswith(PICTURES[media_type]) else None
     told = size if size is not None else int(row["bytes"])
-    return Attached(name, media_type, told, episode if type(episode) is int else None, size is not None, picture)
+    return Attached(
+        name, media_type, told, episode if type(episode) is int else None, size is not None, picture
+    )
 
 
 @dataclass(frozen=True)
@@ -110,14 +119,22 @@ class Changes:
 
 
 def read_changes(run: Run, before: str | None, after: str) -> Changes:
-    """The difference from the Program `before` (None: from nothing) to `after`, digests of Programs of `run`."""
+    """The difference from the Program `before` (None: from nothing) to `after`, digests of Programs
+    of `run`."""
     if before == after:
         return Changes()
     try:
-        programs = [archived(run.folder, digest) if digest is not None else None for digest in (before, after)]
+        programs = [
+            archived(run.folder, digest) if digest is not None else None
+            for digest in (before, after)
+        ]
     except RecordError as error:
         return Changes(problem=str(error).replace(f"{run.folder}/", ""))
-    if gone := [digest for digest, program in zip((before, after), programs, strict=True) if digest and not program]:
+    if gone := [
+        digest
+        for digest, program in zip((before, after), programs, strict=True)
+        if digest and not program
+    ]:
         return Changes(problem=f"the files of Program {gone[0][:12]} are not there any more")
     old, new = (program.files if program else {} for program in programs)
     left_out, kept = dict[str, str](), (dict[str, bytes](), dict[str, bytes]())
@@ -125,11 +142,18 @@ def read_changes(run: Run, before: str | None, after: str) -> Changes:
         contents = (old.get(name), new.get(name))
         if contents[0] == contents[1]:
             continue
-        if any(len(one or b"") > DIFF_BYTES or (one or b"").count(b"\n") > DIFF_LINES for one in contents):
-            words = " to ".join("nothing" if one is None else f"{len(one):,} bytes" for one in contents)
+        if any(
+            len(one or b"") > DIFF_BYTES or (one or b"").count(b"\n") > DIFF_LINES
+            for one in contents
+        ):
+            words = " to ".join(
+                "nothing" if one is None else f"{len(one):,} bytes" for one in contents
+            )
             left_out[name] = f"from {words}, too large to compare"
             continue
         for files, content in zip(kept, contents, strict=True):
             if content is not None:
                 files[name] = content
-    return Changes(diff(Program(before, kept[0]) if before else None, Program(after, kept[1])), left_out)
+    return Changes(
+        diff(Program(before, kept[0]) if before else None, Program(after, kept[1])), left_out
+    )

@@ -1,4 +1,5 @@
-"""The look of a report: system fonts, one accent, figures of equal width; light and dark, wide and narrow, on paper."""
+"""The look of a report: system fonts, one accent, figures of equal width; light and dark, wide and
+narrow, on paper."""
 
 from __future__ import annotations
 
@@ -148,4 +149,5 @@ footer { color:var(--soft); font-size:.8125rem; }
 @media print { .toc,.skip { display:none; } .page { display:block; } pre,.steps { max-height:none; } }
 """
 )
-"""CSS of the page. Every text on its ground has a contrast of 4.5 or more, in the light and in the dark."""
+"""CSS of the page. Every text on its ground has a contrast of 4.5 or more, in the light and in the
+dark."""

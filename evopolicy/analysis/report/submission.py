@@ -18,7 +18,9 @@ _SUMMARY_ROWS, _SUMMARY_DEPTH = 80, 5
 _MEASURES, _TEXTS = 6, 5
 
 
-def submission(part: SubmissionPart, anchor: str, selected: bool, limits: Limits, room: Room) -> Html:
+def submission(
+    part: SubmissionPart, anchor: str, selected: bool, limits: Limits, room: Room
+) -> Html:
     """The section of one Submission, with the id `anchor`."""
     name = f"Submission {part.row['submission']}"
     changed = tag("div", _diff_part(part, name, limits), _feedback(part, name, limits))
@@ -28,7 +30,11 @@ def submission(part: SubmissionPart, anchor: str, selected: bool, limits: Limits
         told = tag(
             "div",
             fold(
-                join(tag("h4", "Transcript"), tag("span", f" {summary(part.steps)}", class_="soft")), steps, open_=True
+                join(
+                    tag("h4", "Transcript"), tag("span", f" {summary(part.steps)}", class_="soft")
+                ),
+                steps,
+                open_=True,
             ),
         )
     head = tag(
@@ -63,35 +69,50 @@ def marks(row: Mapping[str, Any], selected: bool) -> list[Html]:
 
 def _facts(row: Mapping[str, Any]) -> Html:
     pairs: list[tuple[str, Html | str]] = [
-        ("Episodes", f"{line(row['selector'], 80)} ({plural(row['episodes'], 'unit')}, {row['units_used']:,} in all)"),
+        (
+            "Episodes",
+            f"{line(row['selector'], 80)} ({plural(row['episodes'], 'unit')}, "
+            f"{row['units_used']:,} in all)",
+        ),
         ("Validation", typeset(row.get("validation"))),
         ("Program", tag("code", row["program"][:12])),
     ]
     if row.get("change"):
-        pairs.append(("change", f"{row['change']:.0%} of tokens, against Submission {row['against']}"))
+        pairs.append(
+            ("change", f"{row['change']:.0%} of tokens, against Submission {row['against']}")
+        )
     if row["reason"]:
         pairs.append(("reason", line(row["reason"], 400)))
     return facts(pairs)
 
 
-# --- the diff ----------------------------------------------------------------------------------------------------
+# --- the diff -------------------------------------------------------------------------------------
 
 
 def _diff_part(part: SubmissionPart, name: str, limits: Limits) -> Html:
     head, body, lines = diff(part.changes, limits.diff_lines, f"Changes of {name}")
-    title = join(tag("h4", "Changes"), tag("span", f" against {part.against}: {head}", class_="soft"))
+    title = join(
+        tag("h4", "Changes"), tag("span", f" against {part.against}: {head}", class_="soft")
+    )
     return fold(title, body, open_=0 < lines <= _OPEN_LINES)
 
 
 def diff(changes: Changes, limit: int, label: str) -> tuple[Html | str, Html, int]:
-    """Words for how much changed, the diff itself and its number of lines. At most `limit` lines are shown."""
+    """Words for how much changed, the diff itself and its number of lines. At most `limit` lines
+    are shown."""
     lines = changes.text.split("\n")[:-1]
-    left_out = [tag("li", tag("code", line(path)), f" {words}") for path, words in list(changes.left_out.items())[:20]]
+    left_out = [
+        tag("li", tag("code", line(path)), f" {words}")
+        for path, words in list(changes.left_out.items())[:20]
+    ]
     if changes.problem:
         return changes.problem, tag("p", changes.problem), 0
     if not lines and not left_out:
         return changed_lines(changes), tag("p", "The same Program."), 0
-    shown = [tag("span", one[:2_000] + ("…" if len(one) > 2_000 else ""), class_=_kind(one)) for one in lines[:limit]]
+    shown = [
+        tag("span", one[:2_000] + ("…" if len(one) > 2_000 else ""), class_=_kind(one))
+        for one in lines[:limit]
+    ]
     lost = max(len(lines) - limit, 0)
     lost_characters = sum(max(len(one) - 2_000, 0) for one in lines[:limit])
     missing = [
@@ -99,7 +120,9 @@ def diff(changes: Changes, limit: int, label: str) -> tuple[Html | str, Html, in
         *([f"{lost_characters:,} characters of long lines left out"] if lost_characters else []),
     ]
     body = join(
-        tag("pre", *shown, class_="diff", tabindex=0, role="region", aria_label=label) if shown else None,
+        tag("pre", *shown, class_="diff", tabindex=0, role="region", aria_label=label)
+        if shown
+        else None,
         tag("p", "; ".join(missing), class_="cut") if missing else None,
         tag("ul", *left_out, class_="notes") if left_out else None,
     )
@@ -125,7 +148,7 @@ def _kind(text: str) -> str | None:
     return {"+": "plus", "-": "minus", "@": "hunk", "\\": "hunk"}.get(text[:1])
 
 
-# --- Feedback ----------------------------------------------------------------------------------------------------
+# --- Feedback -------------------------------------------------------------------------------------
 
 
 def _feedback(part: SubmissionPart, name: str, limits: Limits) -> Html:
@@ -141,7 +164,9 @@ def _feedback(part: SubmissionPart, name: str, limits: Limits) -> Html:
         _episodes(episodes, name, limits),
         *_failures(episodes, limits),
         *_outputs(episodes, limits),
-        fold("Summary by the Benchmark", facts(pairs[:_SUMMARY_ROWS]), _lost(lost, "value")) if pairs else None,
+        fold("Summary by the Benchmark", facts(pairs[:_SUMMARY_ROWS]), _lost(lost, "value"))
+        if pairs
+        else None,
         _artifacts(files.artifacts),
     )
 
@@ -190,9 +215,20 @@ def _episodes(episodes: Sequence[Mapping[str, Any]], name: str, limits: Limits) 
         failure = _mapping(row.get("failure"))
         ending = shown(row.get("ending")) + (f": {shown(failure.get('kind'))}" if failure else "")
         values = [shown(_mapping(row.get("measures")).get(key)) for key in measures[:_MEASURES]]
-        rows.append([shown(row.get("index")), shown(row.get("score")), shown(row.get("length")), ending, *values])
+        rows.append(
+            [
+                shown(row.get("index")),
+                shown(row.get("score")),
+                shown(row.get("length")),
+                ending,
+                *values,
+            ]
+        )
     made = table(f"Episodes of {name}", header, rows, left=(0, 3))
-    counted = [_lost(len(episodes) - limits.episodes, "Episode"), _lost(len(measures) - _MEASURES, "measure")]
+    counted = [
+        _lost(len(episodes) - limits.episodes, "Episode"),
+        _lost(len(measures) - _MEASURES, "measure"),
+    ]
     return fold(plural(len(episodes), "Episode"), made, *counted, open_=len(episodes) <= 8)
 
 
@@ -208,7 +244,10 @@ def _failures(episodes: Sequence[Mapping[str, Any]], limits: Limits) -> Iterator
             text = str(failure.get("traceback") or failure.get("message") or "")
             found.setdefault((shown(failure.get("kind")), text), []).append(shown(row.get("index")))
     for (kind, text), indices in list(found.items())[:_TEXTS]:
-        title = f"{kind.replace('_', ' ')} in {plural(len(indices), 'Episode')} ({line(', '.join(indices), 60)})"
+        title = (
+            f"{kind.replace('_', ' ')} in {plural(len(indices), 'Episode')} "
+            f"({line(', '.join(indices), 60)})"
+        )
         yield fold(title, block(text, limits.text, label=title), open_=len(found) == 1)
     if len(found) > _TEXTS:
         yield tag("p", f"{plural(len(found) - _TEXTS, 'other failure')} left out", class_="cut")
@@ -219,15 +258,21 @@ def _outputs(episodes: Sequence[Mapping[str, Any]], limits: Limits) -> Iterator[
     for row in printed[:_TEXTS]:
         omitted = row.get("output_omitted_bytes") or 0
         more = (
-            tag("p", f"{omitted:,} bytes were not kept", class_="cut") if isinstance(omitted, int) and omitted else None
+            tag("p", f"{omitted:,} bytes were not kept", class_="cut")
+            if isinstance(omitted, int) and omitted
+            else None
         )
         title = f"Output of the Policy in Episode {shown(row.get('index'))}"
         yield fold(title, block(str(row["output"]), limits.text, label=title), more)
     if len(printed) > _TEXTS:
-        yield tag("p", f"Output in {plural(len(printed) - _TEXTS, 'other Episode')} left out", class_="cut")
+        yield tag(
+            "p",
+            f"Output in {plural(len(printed) - _TEXTS, 'other Episode')} left out",
+            class_="cut",
+        )
 
 
-# --- replays and files -------------------------------------------------------------------------------------------
+# --- replays and files ----------------------------------------------------------------------------
 
 
 def replays(files: FeedbackFiles, episodes: Sequence[Mapping[str, Any]]) -> Html | None:
@@ -239,14 +284,20 @@ def replays(files: FeedbackFiles, episodes: Sequence[Mapping[str, Any]]) -> Html
     scores = {row.get("index"): row.get("score") for row in episodes}
     made = [
         _replay(index, kinds, scores)
-        for index, kinds in sorted(by_episode.items(), key=lambda item: -1 if item[0] is None else item[0])
+        for index, kinds in sorted(
+            by_episode.items(), key=lambda item: -1 if item[0] is None else item[0]
+        )
         if any(one.picture for one in kinds.values())
     ]
-    missing = [one for kinds in by_episode.values() for one in kinds.values() if one.picture is None]
+    missing = [
+        one for kinds in by_episode.values() for one in kinds.values() if one.picture is None
+    ]
     gone = sum(not one.there for one in missing)
     words = [f"{plural(gone, 'picture')} no longer kept"] if gone else []
     if large := [one for one in missing if one.there]:
-        words.append(f"{plural(len(large), 'picture')} ({size(sum(one.size for one in large))}) left out")
+        words.append(
+            f"{plural(len(large), 'picture')} ({size(sum(one.size for one in large))}) left out"
+        )
     return join(
         tag("div", *made, class_="replays") if made else None,
         tag("p", "; ".join(words), class_="cut") if words else None,
@@ -260,8 +311,12 @@ def _replay(index: int | None, kinds: Mapping[str, Attached], scores: Mapping[An
     return tag(
         "figure",
         tag("figcaption", title),
-        _picture(still, f"{title}: pictures in the order of time") if still and still.picture else None,
-        fold(f"Play {name}", _picture(moving, f"{title}: moving")) if moving and moving.picture else None,
+        _picture(still, f"{title}: pictures in the order of time")
+        if still and still.picture
+        else None,
+        fold(f"Play {name}", _picture(moving, f"{title}: moving"))
+        if moving and moving.picture
+        else None,
     )
 
 
@@ -275,7 +330,11 @@ def _artifacts(artifacts: Sequence[Attached]) -> Html | None:
     if not files:
         return None
     listed = [
-        tag("li", tag("code", line(one.name)), f" {size(one.size)}" + ("" if one.there else ", no longer kept"))
+        tag(
+            "li",
+            tag("code", line(one.name)),
+            f" {size(one.size)}" + ("" if one.there else ", no longer kept"),
+        )
         for one in files[:50]
     ]
     total = size(sum(one.size for one in files))

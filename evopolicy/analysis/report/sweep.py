@@ -20,7 +20,17 @@ from evopolicy.analysis.tables.rank_columns import heldout_cells
 from evopolicy.analysis.tables.ranks import EntryRank
 from evopolicy.kernel.ports.transcript import TOKENS
 from evopolicy.present.markup import Child, Html, bar, fold, join, line, table, tag
-from evopolicy.present.numbers import NONE, dollars, duration, mean_and_error, minus, plain, plural, rank_score, typeset
+from evopolicy.present.numbers import (
+    NONE,
+    dollars,
+    duration,
+    mean_and_error,
+    minus,
+    plain,
+    plural,
+    rank_score,
+    typeset,
+)
 from evopolicy.present.table import ESTIMATE_MARK, Cell
 
 _ERRORS = ("± ", f"{EPISODE_MARK} ")
@@ -35,7 +45,9 @@ class _Places:
         self._by_run = {id(run): f"run-{place}" for place, run in enumerate(self.shown, start=1)}
         self._by_cell: dict[tuple[str, str, int], str] = {}
         for run in self.shown:
-            self._by_cell.setdefault((run.entry, run.run.record.benchmark.slug, run.run.record.seed), self.anchor(run))
+            self._by_cell.setdefault(
+                (run.entry, run.run.record.benchmark.slug, run.run.record.seed), self.anchor(run)
+            )
         ranked = [row.entry for row in part.table.entries] if part.table else []
         self.entries = list(dict.fromkeys([*ranked, *(cell.entry for cell in part.cells)]))
         self.benchmarks = list(dict.fromkeys(cell.benchmark for cell in part.cells))
@@ -59,9 +71,13 @@ def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
     entries = "1 entry" if len(places.entries) == 1 else f"{len(places.entries)} entries"
     words = f"{done} of {plural(len(part.cells), 'cell')} done: {entries} on "
     words += f"{plural(len(places.benchmarks), 'Benchmark')}."
-    missing = f"{plural(lost, 'Run')} without a section: a report shows {limits.runs}." if lost else ""
+    missing = (
+        f"{plural(lost, 'Run')} without a section: a report shows {limits.runs}." if lost else ""
+    )
     groups = [(name, [run for run in places.shown if run.entry == name]) for name in places.entries]
-    listed = [entry(places.group(name), line(name, 40), str(len(runs))) for name, runs in groups if runs]
+    listed = [
+        entry(places.group(name), line(name, 40), str(len(runs))) for name, runs in groups if runs
+    ]
     contents = [
         entry("ranks", "Ranks"), entry("scores", "Held-out"),
         *([entry("figures", "Figures")] if part.figures else []), entry("runs", "Runs", below=listed),
@@ -86,7 +102,7 @@ def render_sweep(part: SweepPart, limits: Limits = IN_SWEEP) -> str:
     )  # fmt: skip
 
 
-# --- ranks -------------------------------------------------------------------------------------------------------
+# --- ranks ----------------------------------------------------------------------------------------
 
 
 def _ranks(part: SweepPart, places: _Places) -> Html:
@@ -105,7 +121,9 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
         "cost",
         "time",
     ]
-    used = {entry: [run.usage for run in part.runs if run.entry == entry] for entry in places.entries}
+    used = {
+        entry: [run.usage for run in part.runs if run.entry == entry] for entry in places.entries
+    }
     usage = {entry: pd.concat(found) for entry, found in used.items() if found}
     rows = [_rank_row(row, places, usage.get(row.entry)) for row in part.table.entries]
     for name in part.table.categories:
@@ -115,7 +133,10 @@ def _ranks(part: SweepPart, places: _Places) -> Html:
     said = [note for note in part.table.notes if not note.startswith(_ERRORS)]
     said += estimate_notes(pd.concat(usage.values()), _USED) if usage else []
     notes = [tag("li", line(note, 600)) for note in said]
-    return join(table("Entries by rank score", header, rows), tag("ul", *notes, class_="notes") if notes else None)
+    return join(
+        table("Entries by rank score", header, rows),
+        tag("ul", *notes, class_="notes") if notes else None,
+    )
 
 
 _USED = (*TOKENS, "cost_usd")
@@ -129,7 +150,10 @@ def _rank_row(row: EntryRank, places: _Places, used: pd.DataFrame | None) -> lis
     guessed = ESTIMATE_MARK if flags["cost_usd"] else ""
     unknown = "unknown" if tokens else "–"
     spent = unknown if cost is None else guessed + dollars(cost)
-    score = join(tag("a", rank_score(row.rank_score), href=f"#{places.group(row.entry)}"), bar(row.rank_score or 0.0))
+    score = join(
+        tag("a", rank_score(row.rank_score), href=f"#{places.group(row.entry)}"),
+        bar(row.rank_score or 0.0),
+    )
     return [
         tag("a", line(row.entry, 80), href=f"#{places.group(row.entry)}"),
         "–" if row.place is None else str(row.place),
@@ -140,7 +164,7 @@ def _rank_row(row: EntryRank, places: _Places, used: pd.DataFrame | None) -> lis
     ]  # fmt: skip
 
 
-# --- held-out scores ---------------------------------------------------------------------------------------------
+# --- held-out scores ------------------------------------------------------------------------------
 
 
 def _scores(part: SweepPart, places: _Places) -> Html:
@@ -157,7 +181,10 @@ def _scores(part: SweepPart, places: _Places) -> Html:
     header = ["Benchmark", *[line(name, 40) for name in places.entries]]
     made = table("Held-out means, each Run's below them", header, rows)
     said = [note for note in part.table.notes if note.startswith(_ERRORS)] if part.table else []
-    return join(made, tag("p", line(" ".join(["The best on a Benchmark is bold.", *said]), 600), class_="soft"))
+    return join(
+        made,
+        tag("p", line(" ".join(["The best on a Benchmark is bold.", *said]), 600), class_="soft"),
+    )
 
 
 def _score(cells: Sequence[CellScore], known: Cell | None, places: _Places) -> Child:
@@ -181,30 +208,46 @@ def _seed(cell: CellScore, places: _Places) -> Html:
 def _absent(part: SweepPart) -> Html | None:
     """Cells that are not done, and why."""
     cells = [cell for cell in part.cells if cell.status != "done"]
-    items = [tag("li", f"{line(cell.name, 160)}: {cell.status}. {line(cell.reason, 300)}") for cell in cells[:100]]
-    items += [tag("li", f"{line(str(one.folder), 160)}: {line(one.reason, 300)}") for one in part.unreadable[:20]]
+    items = [
+        tag("li", f"{line(cell.name, 160)}: {cell.status}. {line(cell.reason, 300)}")
+        for cell in cells[:100]
+    ]
+    items += [
+        tag("li", f"{line(str(one.folder), 160)}: {line(one.reason, 300)}")
+        for one in part.unreadable[:20]
+    ]
     if not items:
         return None
     lost = len(cells) - 100
     more = tag("p", f"{plural(lost, 'cell')} left out", class_="cut") if lost > 0 else None
     return fold(
-        plural(len(cells), "cell") + " not done", tag("ul", *items, class_="notes"), more, open_=len(items) <= 10
+        plural(len(cells), "cell") + " not done",
+        tag("ul", *items, class_="notes"),
+        more,
+        open_=len(items) <= 10,
     )
 
 
-# --- the Runs ----------------------------------------------------------------------------------------------------
+# --- the Runs -------------------------------------------------------------------------------------
 
 
 def _group(name: str, runs: Sequence[RunPart], places: _Places, limits: Limits) -> Html:
     return tag(
-        "section", tag("h3", line(name, 80)), *[_run(run, places, limits) for run in runs], id=places.group(name)
+        "section",
+        tag("h3", line(name, 80)),
+        *[_run(run, places, limits) for run in runs],
+        id=places.group(name),
     )
 
 
 def _run(part: RunPart, places: _Places, limits: Limits) -> Html:
     record, measured = part.run.record, part.run.result.assessment
-    words, changes, lines = diff(part.final, limits.diff_lines, "From the initial Program to the selected one")
-    changed = join("The selected Program", tag("span", f" against the initial one: {words}", class_="soft"))
+    words, changes, lines = diff(
+        part.final, limits.diff_lines, "From the initial Program to the selected one"
+    )
+    changed = join(
+        "The selected Program", tag("span", f" against the initial one: {words}", class_="soft")
+    )
     head = join(
         tag("h4", f"{record.benchmark.slug}, seed {record.seed} "),
         validity(part),
@@ -226,5 +269,8 @@ def _run(part: RunPart, places: _Places, limits: Limits) -> Html:
         id=places.anchor(part),
     )
     return tag(
-        "article", fold(head, body), class_="submission outline", aria_label=f"{part.entry} on {record.benchmark.slug}"
+        "article",
+        fold(head, body),
+        class_="submission outline",
+        aria_label=f"{part.entry} on {record.benchmark.slug}",
     )

@@ -36,7 +36,9 @@ def transcript(steps: Sequence[Step], limits: Limits, room: Room, label: str) ->
     shown = [*steps[:first], *steps[-last:]] if left_out else list(steps)
     items = [_step(step, limits, room) for step in shown]
     if left_out:
-        items.insert(first, tag("li", tag("p", f"{plural(left_out, 'step')} left out", class_="cut")))
+        items.insert(
+            first, tag("li", tag("p", f"{plural(left_out, 'step')} left out", class_="cut"))
+        )
     return tag("ol", *items, class_="steps", tabindex=0, aria_label=label)
 
 
@@ -51,7 +53,9 @@ def summary(steps: Sequence[Step]) -> str:
 def _step(step: Step, limits: Limits, room: Room) -> Html:
     led = f" · led to Submission {step.submission}" if step.submission is not None else ""
     at = f" · {duration(step.seconds)}" if step.seconds is not None else ""
-    parts: list[Html | None] = [tag("p", f"{_SOURCES.get(step.source, 'other')}{at}{led}", class_="who")]
+    parts: list[Html | None] = [
+        tag("p", f"{_SOURCES.get(step.source, 'other')}{at}{led}", class_="who")
+    ]
     if step.reasoning:
         parts.append(fold("reasoning", _said(step.reasoning, limits, room)))
     if step.text:
@@ -63,11 +67,15 @@ def _step(step: Step, limits: Limits, room: Room) -> Html:
 
 def _said(text: str, limits: Limits, room: Room) -> Html:
     shown, missing = cut(text, room.take(text, limits.text))
-    return join(tag("p", shown, class_="said"), tag("p", missing, class_="cut") if missing else None)
+    return join(
+        tag("p", shown, class_="said"), tag("p", missing, class_="cut") if missing else None
+    )
 
 
 def _call(call: ToolCall, limits: Limits, room: Room) -> Html:
-    took = call.ended - call.started if call.started is not None and call.ended is not None else None
+    took = (
+        call.ended - call.started if call.started is not None and call.ended is not None else None
+    )
     head = join(
         tag("code", line(call.name, 60)),
         f" {brief(call.arguments)}",
@@ -75,7 +83,9 @@ def _call(call: ToolCall, limits: Limits, room: Room) -> Html:
         " " if call.failed else None,
         tag("span", "failed", class_="mark bad") if call.failed else None,
     )
-    parts = [_argument(key, value, limits, room) for key, value in list(call.arguments.items())[:20]]
+    parts = [
+        _argument(key, value, limits, room) for key, value in list(call.arguments.items())[:20]
+    ]
     if len(call.arguments) > 20:
         parts.append(tag("p", f"{len(call.arguments) - 20} arguments left out", class_="cut"))
     result: Html
@@ -89,16 +99,28 @@ def _call(call: ToolCall, limits: Limits, room: Room) -> Html:
 def _argument(key: str, value: Any, limits: Limits, room: Room) -> Html:
     text = value if isinstance(value, str) else as_json(value)
     return join(
-        tag("p", line(str(key), 60), class_="who"), block(text, room.take(text, limits.text), label=line(str(key), 60))
+        tag("p", line(str(key), 60), class_="who"),
+        block(text, room.take(text, limits.text), label=line(str(key), 60)),
     )
 
 
 def brief(arguments: Mapping[str, Any]) -> str:
     """A call's arguments on one line."""
     values = list(arguments.values())
-    if len(values) == 1 and isinstance(values[0], list) and all(isinstance(one, str) for one in values[0]):
+    if (
+        len(values) == 1
+        and isinstance(values[0], list)
+        and all(isinstance(one, str) for one in values[0])
+    ):
         return line(" ".join(values[0][:20]), 90)
-    return line(values[0] if values and isinstance(values[0], str) else as_json(arguments) if arguments else "", 90)
+    return line(
+        values[0]
+        if values and isinstance(values[0], str)
+        else as_json(arguments)
+        if arguments
+        else "",
+        90,
+    )
 
 
 def as_json(value: Any) -> str:

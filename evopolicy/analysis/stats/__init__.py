@@ -1,1 +1,2 @@
-"""Arrays in, arrays out: ties, variance components, intervals, resampling, ranks and differences."""
+"""Arrays in, arrays out: ties, variance components, intervals, resampling, ranks and
+differences."""

@@ -1,14 +1,15 @@
-"""Where the error of a mean comes from: Runs, Episodes, and what is left of each Run on each Episode.
+"""Where the error of a mean comes from: Runs, Episodes, and what is left of each Run on each
+Episode.
 
-Two-way random effects: score[r, k] = mean + run[r] + episode[k] + rest[r, k]. The Runs of a Benchmark meet the same
-held-out Episodes, so the two are crossed, across entries too. With n Runs and m Episodes
+Two-way random effects: score[r, k] = mean + run[r] + episode[k] + rest[r, k]. The Runs of a
+Benchmark meet the same held-out Episodes, so the two are crossed, across entries too. With n Runs
+and m Episodes
 
     Var(mean) = run^2 / n + episode^2 / m + rest^2 / (n m) = (MS_run + MS_episode - MS_rest) / (n m)
 
-in the mean squares of the analysis of variance. Degrees of freedom by Satterthwaite 1946. Where scores are missing the
-same sums are taken over the parts each Run and Episode has in the mean (Cameron, Gelbach and Miller 2011); with none
-missing that is the line above to the last digit.
-"""
+in the mean squares of the analysis of variance. Degrees of freedom by Satterthwaite 1946. Where
+scores are missing the same sums are taken over the parts each Run and Episode has in the mean
+(Cameron, Gelbach and Miller 2011); with none missing that is the line above to the last digit."""
 
 from __future__ import annotations
 
@@ -31,10 +32,12 @@ OVER: tuple[Over, ...] = get_args(Over)
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The scores of one entry on one Benchmark, and what each Run and each Episode adds to the error of their mean."""
+    """The scores of one entry on one Benchmark, and what each Run and each Episode adds to the
+    error of their mean."""
 
     table: Floats
-    """(Runs, Episodes), NaN where there is no score; Runs without any are left out, Episodes keep their place."""
+    """(Runs, Episodes), NaN where there is no score; Runs without any are left out, Episodes keep
+    their place."""
     runs: Floats
     """(Runs,): scores of the Runs."""
     mean: float
@@ -87,15 +90,20 @@ def quiet(values: Floats, floor: float) -> Floats:
 
 
 def _rest(values: Floats, weights: Floats, floor: float) -> tuple[float, float]:
-    """Variance of the mean from the rest, and its degrees of freedom; 0 and 0 where nothing is left to estimate it."""
+    """Variance of the mean from the rest, and its degrees of freedom; 0 and 0 where nothing is left
+    to estimate it."""
     there = ~np.isnan(values)
     count = int(there.sum())
     if there.all():
-        fitted = values.mean(axis=1, keepdims=True) + values.mean(axis=0, keepdims=True) - values.mean()
+        fitted = (
+            values.mean(axis=1, keepdims=True) + values.mean(axis=0, keepdims=True) - values.mean()
+        )
         df = (values.shape[0] - 1) * (values.shape[1] - 1)
     else:
         rows, columns = np.nonzero(there)
-        design = np.concatenate([np.eye(values.shape[0])[rows], np.eye(values.shape[1])[columns]], axis=1)
+        design = np.concatenate(
+            [np.eye(values.shape[0])[rows], np.eye(values.shape[1])[columns]], axis=1
+        )
         solution, _, rank, _ = np.linalg.lstsq(design, values[there], rcond=None)
         fitted = np.full(values.shape, np.nan)
         fitted[there] = design @ solution
@@ -108,7 +116,8 @@ def _rest(values: Floats, weights: Floats, floor: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Error:
-    """The variance of an estimate with its degrees of freedom (infinite where the variance is 0)."""
+    """The variance of an estimate with its degrees of freedom (infinite where the variance is
+    0)."""
 
     variance: float
     df: float
@@ -124,20 +133,23 @@ class Error:
 
 @dataclass(frozen=True)
 class Sources:
-    """Variances of an estimate by source, each with its degrees of freedom. Add those of independent estimates."""
+    """Variances of an estimate by source, each with its degrees of freedom. Add those of
+    independent estimates."""
 
     runs: tuple[tuple[float, float], ...] = ()
     episodes: tuple[tuple[float, float], ...] = ()
     rest: tuple[tuple[float, float], ...] = ()
 
     def __add__(self, other: Sources) -> Sources:
-        return Sources(self.runs + other.runs, self.episodes + other.episodes, self.rest + other.rest)
+        return Sources(
+            self.runs + other.runs, self.episodes + other.episodes, self.rest + other.rest
+        )
 
     def error(self, over: Over) -> Error:
         """What the estimate would vary by with new Runs, new Episodes, or both.
 
-        Runs and Episodes hold the rest once each, so it is taken off; the sum is never below either of the two.
-        """
+        Runs and Episodes hold the rest once each, so it is taken off; the sum is never below either
+        of the two."""
         if over != "runs_and_episodes":
             return _satterthwaite(self.runs if over == "runs" else self.episodes)
         both = sum(v for v, _ in self.runs + self.episodes) - sum(v for v, _ in self.rest)
@@ -148,18 +160,21 @@ class Sources:
 
 
 def sources(cells: Sequence[Cell], coefficients: Sequence[float] = (1.0,)) -> Sources:
-    """Where the error of sum_e coefficient[e] x mean[e] comes from, for entries on one Benchmark that share Episodes.
+    """Where the error of sum_e coefficient[e] x mean[e] comes from, for entries on one Benchmark
+    that share Episodes.
 
-    Raises RecordError where the cells have not the same number of Episodes: then which belong together is not known.
-    """
+    Raises RecordError where the cells have not the same number of Episodes: then which belong
+    together is not known."""
     widths = {cell.table.shape[1] for cell in cells}
     if len(widths) > 1:
         found = " and ".join(map(str, sorted(widths)))
         raise RecordError(
-            f"statistics: entries of one Benchmark must share their Episodes, found {found} columns; "
-            "give every table a column for each index, NaN where there is no score"
+            f"statistics: entries of one Benchmark must share their Episodes, found {found} "
+            "columns; give every table a column for each index, NaN where there is no score"
         )
-    parts: Floats = np.sum([c * cell.episode_parts for c, cell in zip(coefficients, cells, strict=True)], axis=0)
+    parts: Floats = np.sum(
+        [c * cell.episode_parts for c, cell in zip(coefficients, cells, strict=True)], axis=0
+    )
     seen = int(np.any([(~np.isnan(cell.table)).any(axis=0) for cell in cells], axis=0).sum())
     pairs = list(zip(coefficients, cells, strict=True))
     return Sources(
@@ -183,7 +198,8 @@ def _satterthwaite(terms: Iterable[tuple[float, float]], variance: float | None 
 
 
 def student_quantile(level: float, df: float) -> float:
-    """t such that Student's t with `df` degrees of freedom lies within -t and t with probability `level`.
+    """t such that Student's t with `df` degrees of freedom lies within -t and t with probability
+    `level`.
 
     Raises ConfigError unless 0 < level < 1.
     """
@@ -200,4 +216,6 @@ def two_sided(ratio: float, df: float) -> float:
 def check_over(over: str) -> None:
     """Raise ConfigError unless `over` is one of OVER."""
     if over not in OVER:
-        raise ConfigError(f"over: '{over}' is nothing an interval can be over.{did_you_mean(over, OVER)}")
+        raise ConfigError(
+            f"over: '{over}' is nothing an interval can be over.{did_you_mean(over, OVER)}"
+        )

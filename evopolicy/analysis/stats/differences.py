@@ -1,9 +1,10 @@
-"""Every entry against one of them, Benchmark by Benchmark: what a claim that one is better than another rests on.
+"""Every entry against one of them, Benchmark by Benchmark: what a claim that one is better than
+another rests on.
 
-Entries of one Benchmark met the same held-out Episodes, so a difference is taken by Episode: what is hard for both
-cancels. Where the two entries are read from the same Runs (two selection rules, a regrade), it is taken by Run as well,
-and such a Run counts once. All differences of one table are one family for Holm's adjustment.
-"""
+Entries of one Benchmark met the same held-out Episodes, so a difference is taken by Episode: what
+is hard for both cancels. Where the two entries are read from the same Runs (two selection rules, a
+regrade), it is taken by Run as well, and such a Run counts once. All differences of one table are
+one family for Holm's adjustment."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evopolicy.analysis.stats.components import Error, Over
-from evopolicy.analysis.stats.intervals import Difference, Interval, difference_interval, make_interval, paired_interval
+from evopolicy.analysis.stats.intervals import (
+    Difference,
+    Interval,
+    difference_interval,
+    make_interval,
+    paired_interval,
+)
 from evopolicy.analysis.stats.resampling import improvement_interval
 from evopolicy.analysis.stats.statistics import Floats, holm, run_scores, wilson
 from evopolicy.analysis.stats.ties import is_above
@@ -40,7 +47,8 @@ class EntryDifference:
     p_holm: float
     """Adjusted for all differences of the comparison (Holm)."""
     improvement: Interval
-    """Chance that a Run of the entry scores above one of `against`, ties half; of one Run by both where `paired`."""
+    """Chance that a Run of the entry scores above one of `against`, ties half; of one Run by both
+    where `paired`."""
     runs: int
     others: int
     """Runs of `against`."""
@@ -59,11 +67,11 @@ class EntryDifference:
 
 
 def partners(entries: Sequence[str], against: str = "") -> dict[str, str]:
-    """By entry the one it is compared with: `against` ('' for the first of `entries`), or, where that is a swept
-    setting such as `feedback=score`, the entry that is the same but for it.
+    """By entry the one it is compared with: `against` ('' for the first of `entries`), or, where
+    that is a swept setting such as `feedback=score`, the entry that is the same but for it.
 
-    Raises ConfigError where there is no such entry or setting, RecordError where no two can be compared.
-    """
+    Raises ConfigError where there is no such entry or setting, RecordError where no two can be
+    compared."""
     against = against or next(iter(entries), "")
     if against in entries:
         found = {entry: against for entry in entries if entry != against}
@@ -72,7 +80,8 @@ def partners(entries: Sequence[str], against: str = "") -> dict[str, str]:
         settings = {word for entry in entries for word in entry.split(" ")[1:] if "=" in word}
         if against not in settings:
             raise ConfigError(
-                f"against: there is no entry '{against}' here.{did_you_mean(against, [*entries, *settings])}"
+                f"against: there is no entry '{against}' "
+                f"here.{did_you_mean(against, [*entries, *settings])}"
             )
         found = {}
         for entry in entries:
@@ -80,7 +89,9 @@ def partners(entries: Sequence[str], against: str = "") -> dict[str, str]:
             if other != entry and other in entries:
                 found[entry] = other
     if not found:
-        raise RecordError(f"difference: there is nothing to compare with '{against}'; choose another against=")
+        raise RecordError(
+            f"difference: there is nothing to compare with '{against}'; choose another against="
+        )
     return found
 
 
@@ -107,9 +118,9 @@ def entry_differences(
     """Each entry less the one it is compared with, on the Benchmarks both have, entry by entry.
 
     Args:
-        tables: columns of one Benchmark are the same Episodes for every entry.
-        against: as `partners` finds it.
-        keys: of the Runs of each cell, in the order of its rows, what tells the agents' Runs apart: two entries whose
+        tables: columns of one Benchmark are the same Episodes for every entry. against: as
+        `partners` finds it. keys: of the Runs of each cell, in the order of its rows, what tells
+        the agents' Runs apart: two entries whose
             Runs have the same keys on a Benchmark are read from the same Runs.
         seed: of the replicates behind the chance of improvement.
 
@@ -129,10 +140,17 @@ def entry_differences(
                 else:
                     difference = difference_interval(first, second, over=over, level=level)
                     improvement = improvement_interval(
-                        {name: first}, {name: second}, rng=rng, over=over, level=level, replicates=replicates
+                        {name: first},
+                        {name: second},
+                        rng=rng,
+                        over=over,
+                        level=level,
+                        replicates=replicates,
                     )
                 counts = len(first), len(second), order is not None
-                found.append(EntryDifference(entry, other, name, difference, math.nan, improvement, *counts))
+                found.append(
+                    EntryDifference(entry, other, name, difference, math.nan, improvement, *counts)
+                )
     adjusted = holm([one.difference.p_value for one in found])
     return tuple(replace(one, p_holm=float(p)) for one, p in zip(found, adjusted, strict=True))
 
@@ -147,17 +165,26 @@ def run_keys(runs: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
 
 
 def _same_runs(first: Sequence[str], second: Sequence[str]) -> list[int] | None:
-    """Where each Run of `first` is in `second`; None unless both are of the same Runs, each once."""
+    """Where each Run of `first` is in `second`; None unless both are of the same Runs, each
+    once."""
     places = {key: place for place, key in enumerate(second)}
-    if not first or len(places) < len(second) or len(set(first)) < len(first) or set(first) != set(places):
+    if (
+        not first
+        or len(places) < len(second)
+        or len(set(first)) < len(first)
+        or set(first) != set(places)
+    ):
         return None
     return [places[key] for key in first]
 
 
 def _paired_improvement(first: Floats, second: Floats, level: float) -> Interval:
-    """Share of the Runs that score above under the first reading, ties half, with Wilson's interval over Runs."""
+    """Share of the Runs that score above under the first reading, ties half, with Wilson's interval
+    over Runs."""
     ones, others = run_scores(first), run_scores(second)
     higher, lower = is_above(ones, others), is_above(others, ones)
     share = float((higher.mean() + (~lower).mean()) / 2)
     bounds = wilson(share * len(ones), len(ones), level)
-    return make_interval(share, bounds, Error(0.25 / len(ones), math.inf), "runs", "Wilson", level, "")
+    return make_interval(
+        share, bounds, Error(0.25 / len(ones), math.inf), "runs", "Wilson", level, ""
+    )

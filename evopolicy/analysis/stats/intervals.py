@@ -1,15 +1,16 @@
-"""Intervals of means and of differences by Student's t, and what every interval of a table says of itself.
+"""Intervals of means and of differences by Student's t, and what every interval of a table says of
+itself.
 
 What an interval is `over` says what it would vary with if all were done again:
 
-- `runs_and_episodes` (default): new Runs of the agent, measured on new Episodes. What a claim about an agent on a
-  Benchmark needs.
+- `runs_and_episodes` (default): new Runs of the agent, measured on new Episodes. What a claim about
+  an agent on a Benchmark needs.
 - `runs`: new Runs, measured on the same Episodes: what this pool says of the agent.
 - `episodes`: the same Programs on new Episodes. All that one or two Runs can tell.
 
-Below MIN_RUNS Runs in a cell only the last is given, whatever was asked for, and `kind` and `note` say so. Where only
-some of the Benchmarks have such a cell there is none: what is left would be narrower for having less data.
-"""
+Below MIN_RUNS Runs in a cell only the last is given, whatever was asked for, and `kind` and `note`
+say so. Where only some of the Benchmarks have such a cell there is none: what is left would be
+narrower for having less data."""
 
 from __future__ import annotations
 
@@ -20,13 +21,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evopolicy.analysis.stats.components import Cell, Error, Over, Sources, check_over, read_cell, sources, two_sided
-from evopolicy.analysis.stats.statistics import aggregate, anchored, as_table, holm, iqm, normal_quantile
+from evopolicy.analysis.stats.components import (
+    Cell,
+    Error,
+    Over,
+    Sources,
+    check_over,
+    read_cell,
+    sources,
+    two_sided,
+)
+from evopolicy.analysis.stats.statistics import (
+    aggregate,
+    anchored,
+    as_table,
+    holm,
+    iqm,
+    normal_quantile,
+)
 from evopolicy.analysis.stats.ties import is_above
 from evopolicy.kernel.errors import RecordError
 
 MIN_RUNS = 3
-"""Runs a cell needs before anything is said of another Run: two leave one degree of freedom, and t is 12.7."""
+"""Runs a cell needs before anything is said of another Run: two leave one degree of freedom, and t
+is 12.7."""
 _WORDS: Mapping[str, str] = {
     "runs_and_episodes": "over Runs and Episodes",
     "runs": "over Runs, on these Episodes",
@@ -35,10 +53,11 @@ _WORDS: Mapping[str, str] = {
 }
 _FLAT = "No spread was found, so a width of 0 does not mean certainty."
 FEW = 20
-"""Runs in all below which the mean of Runs that either work or fail has an interval that is too narrow."""
+"""Runs in all below which the mean of Runs that either work or fail has an interval that is too
+narrow."""
 TWO_KINDS = (
-    "Where Runs of an agent either work or fail, intervals of few Runs are too narrow: of 3 as of 10 Runs as few as 73 "
-    "in 100 hold the truth (docs/statistics.md)."
+    "Where Runs of an agent either work or fail, intervals of few Runs are too narrow: of 3 as of "
+    "10 Runs as few as 73 in 100 hold the truth (docs/statistics.md)."
 )
 _NAMED = 6
 """Cells that are named where what is said of them holds for all."""
@@ -70,7 +89,8 @@ class Difference:
 
     interval: Interval
     p_value: float
-    """Two-sided, of no difference, over what the interval is over; NaN where there is no interval."""
+    """Two-sided, of no difference, over what the interval is over; NaN where there is no
+    interval."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +123,11 @@ class Summary:
     """The Runs' scores: what to show where there are too few for an interval."""
 
 
-def mean_interval(table: ArrayLike, *, over: Over = "runs_and_episodes", level: float = 0.95) -> Interval:
-    """Interval of the mean of one entry on one Benchmark, from its scores (Runs, Episodes); NaN is a missing score."""
+def mean_interval(
+    table: ArrayLike, *, over: Over = "runs_and_episodes", level: float = 0.95
+) -> Interval:
+    """Interval of the mean of one entry on one Benchmark, from its scores (Runs, Episodes); NaN is
+    a missing score."""
     return aggregate_mean_interval({"": table}, over=over, level=level)
 
 
@@ -115,13 +138,14 @@ def aggregate_mean_interval(
     level: float = 0.95,
     anchors: Mapping[str, tuple[float, float]] | None = None,
 ) -> Interval:
-    """Interval of the mean of an entry's means over Benchmarks, from its scores (Runs, Episodes) by Benchmark.
+    """Interval of the mean of an entry's means over Benchmarks, from its scores (Runs, Episodes) by
+    Benchmark.
 
-    The Benchmarks are fixed: it says nothing of others. `anchors` (zero, one) normalize each, and count as known.
+    The Benchmarks are fixed: it says nothing of others. `anchors` (zero, one) normalize each, and
+    count as known.
 
-    Raises RecordError without a Benchmark, ConfigError for an `over` or a level that is none and for anchors that are
-    missing or make no scale.
-    """
+    Raises RecordError without a Benchmark, ConfigError for an `over` or a level that is none and
+    for anchors that are missing or make no scale."""
     cells = {name: read_cell(table) for name, table in anchored(tables, anchors).items()}
     if not cells:
         raise RecordError("intervals: no Benchmark to take the mean over")
@@ -134,10 +158,11 @@ def aggregate_mean_interval(
 def difference_interval(
     first: ArrayLike, second: ArrayLike, *, over: Over = "runs_and_episodes", level: float = 0.95
 ) -> Difference:
-    """First mean minus second, of two entries on one Benchmark, from scores (Runs, Episodes) with matching columns.
+    """First mean minus second, of two entries on one Benchmark, from scores (Runs, Episodes) with
+    matching columns.
 
-    Paired by Episode: what makes an Episode hard for both cancels. Runs are not paired, whatever their seeds are.
-    """
+    Paired by Episode: what makes an Episode hard for both cancels. Runs are not paired, whatever
+    their seeds are."""
     return aggregate_difference_interval({"": first}, {"": second}, over=over, level=level)
 
 
@@ -146,11 +171,14 @@ def paired_interval(
 ) -> Difference:
     """First mean minus second of one entry's Runs read in two ways: row i of both is the same Run.
 
-    The mean of the differences (Runs, Episodes), each Run counted once. Raises RecordError unless both have a shape.
-    """
+    The mean of the differences (Runs, Episodes), each Run counted once. Raises RecordError unless
+    both have a shape."""
     ones, others = as_table(first), as_table(second)
     if ones.shape != others.shape:
-        raise RecordError(f"intervals: paired Runs have tables of one shape, found {ones.shape} and {others.shape}")
+        raise RecordError(
+            f"intervals: paired Runs have tables of one shape, found {ones.shape} and "
+            f"{others.shape}"
+        )
     apart = is_above(ones, others) | is_above(others, ones) | np.isnan(ones - others)
     interval = mean_interval(np.where(apart, ones - others, 0.0), over=over, level=level)
     return Difference(interval, _p_value(interval))
@@ -164,7 +192,8 @@ def aggregate_difference_interval(
     level: float = 0.95,
     anchors: Mapping[str, tuple[float, float]] | None = None,
 ) -> Difference:
-    """`difference_interval` of the means over the Benchmarks of `first`, which must be those of `second`."""
+    """`difference_interval` of the means over the Benchmarks of `first`, which must be those of
+    `second`."""
     check_same(first, second)
     ones, others = anchored(first, anchors), anchored(second, anchors)
     pairs = [(read_cell(ones[name]), read_cell(others[name])) for name in ones]
@@ -182,19 +211,26 @@ def compare(
     over: Over = "runs_and_episodes",
     level: float = 0.95,
 ) -> tuple[Comparison, ...]:
-    """`difference_interval` on each Benchmark, in the order of `first`, with p-values adjusted for their number.
+    """`difference_interval` on each Benchmark, in the order of `first`, with p-values adjusted for
+    their number.
 
     The intervals are not adjusted: each is of the level by itself.
     """
     check_same(first, second)
-    found = {name: difference_interval(first[name], second[name], over=over, level=level) for name in first}
+    found = {
+        name: difference_interval(first[name], second[name], over=over, level=level)
+        for name in first
+    }
     adjusted = holm([each.p_value for each in found.values()])
     pairs = zip(found.items(), adjusted, strict=True)
-    return tuple(Comparison(name, each.interval, each.p_value, float(p)) for (name, each), p in pairs)
+    return tuple(
+        Comparison(name, each.interval, each.p_value, float(p)) for (name, each), p in pairs
+    )
 
 
 def summarize(table: ArrayLike, *, over: Over = "runs_and_episodes") -> Summary:
-    """Mean with its standard error, median and IQM of one entry on one Benchmark, from its scores (Runs, Episodes)."""
+    """Mean with its standard error, median and IQM of one entry on one Benchmark, from its scores
+    (Runs, Episodes)."""
     cell = read_cell(table)
     interval = mean_interval(table, over=over)
     return Summary(
@@ -210,7 +246,8 @@ def summarize(table: ArrayLike, *, over: Over = "runs_and_episodes") -> Summary:
 
 
 _OVER_EPISODES = (
-    "their points are Runs, and intervals of them are over Episodes only; they do not say what another Run would score"
+    "their points are Runs, and intervals of them are over Episodes only; they do "
+    "not say what another Run would score"
 )
 MIXED = f"{_OVER_EPISODES}. A mean of such a cell and of others has no interval"
 """For `few_runs_foot` under means over cells."""
@@ -219,9 +256,9 @@ MIXED = f"{_OVER_EPISODES}. A mean of such a cell and of others has no interval"
 def few_runs_foot(runs: Mapping[str, int], meaning: str = _OVER_EPISODES) -> str:
     """The sentence for a table's foot where cells have fewer than MIN_RUNS Runs; '' where none has.
 
-    `runs` counts the Runs of each cell by the cell's name, such as 'random on cartpole'. `meaning` is what follows for
-    a reader: by default for a table with intervals of held-out scores. Each such cell is named, but where all are.
-    """
+    `runs` counts the Runs of each cell by the cell's name, such as 'random on cartpole'. `meaning`
+    is what follows for a reader: by default for a table with intervals of held-out scores. Each
+    such cell is named, but where all are."""
     short = [f"{name}: {count}" for name, count in runs.items() if count < MIN_RUNS]
     if not short:
         return ""
@@ -233,7 +270,8 @@ def few_runs_foot(runs: Mapping[str, int], meaning: str = _OVER_EPISODES) -> str
 
 
 def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, high]") -> list[str]:
-    """What the intervals of a table or a figure are, each kind once, and what has to be known of them.
+    """What the intervals of a table or a figure are, each kind once, and what has to be known of
+    them.
 
     `mark` is what they look like there; `sheet.mark_kinds` tells those of several kinds apart.
     """
@@ -245,7 +283,8 @@ def interval_notes(spans: Sequence[Interval], level: float, mark: str = "[low, h
 
 
 def told_once(notes: Iterable[str]) -> list[str]:
-    """`notes` of intervals, each once; that there was no spread is not said again with each of them."""
+    """`notes` of intervals, each once; that there was no spread is not said again with each of
+    them."""
     given = list(notes)
     found = dict.fromkeys(note.removesuffix(_FLAT).strip() for note in given)
     flat = [_FLAT] if any(note.endswith(_FLAT) for note in given) else []
@@ -256,48 +295,70 @@ def check_same(first: Mapping[str, ArrayLike], second: Mapping[str, ArrayLike]) 
     """Raise RecordError unless the two have tables for the same Benchmarks, and at least one."""
     if not first or set(first) != set(second):
         alone = ", ".join(sorted(set(first) ^ set(second))) or "no Benchmark"
-        raise RecordError(f"intervals: two entries are compared on the Benchmarks both have; found {alone} on one side")
+        raise RecordError(
+            f"intervals: two entries are compared on the Benchmarks both have; found {alone} on "
+            "one side"
+        )
 
 
 def allowed_over(groups: Sequence[Sequence[Cell]], asked: Over) -> tuple[Over | None, str]:
     """What an interval can be over, and the note that says so where it is not what was asked for.
 
-    `groups` are the cells it uses, by Benchmark. Fewer than MIN_RUNS Runs say nothing of another Run. With such a cell
-    on every Benchmark the interval is over Episodes only; on some of them alone there is none, since without that
-    Benchmark's Runs it would be narrower than with more data.
-    """
+    `groups` are the cells it uses, by Benchmark. Fewer than MIN_RUNS Runs say nothing of another
+    Run. With such a cell on every Benchmark the interval is over Episodes only; on some of them
+    alone there is none, since without that Benchmark's Runs it would be narrower than with more
+    data."""
     check_over(asked)
     few = [min(cell.n for cell in cells) < MIN_RUNS for cells in groups]
     single = [min(cell.m for cell in cells) < 2 for cells in groups]
     if asked != "episodes" and any(few) and not all(few):
-        return None, f"No interval: on some of its Benchmarks a cell has fewer than {MIN_RUNS} Runs."
+        return (
+            None,
+            f"No interval: on some of its Benchmarks a cell has fewer than {MIN_RUNS} Runs.",
+        )
     if any(few) and any(single):
         return None, f"No interval: a cell has fewer than {MIN_RUNS} Runs and a single Episode."
     if asked != "episodes" and any(few):
         return (
             "episodes",
-            f"Over Episodes only, since a cell has fewer than {MIN_RUNS} Runs; not what another Run scores.",
+            f"Over Episodes only, since a cell has fewer than {MIN_RUNS} Runs; not what another "
+            "Run scores.",
         )
     if asked == "runs" or not any(single):
         return asked, ""
     if asked == "episodes" or all(single):
-        return "runs", "Over Runs only, since a cell has a single Episode; not what other Episodes give."
-    return asked, "Over Runs only on Benchmarks of a single Episode; not what other Episodes give there."
+        return (
+            "runs",
+            "Over Runs only, since a cell has a single Episode; not what other Episodes give.",
+        )
+    return (
+        asked,
+        "Over Runs only on Benchmarks of a single Episode; not what other Episodes give there.",
+    )
 
 
 def two_kinds(groups: Sequence[Sequence[Cell]], over: Over | None) -> str:
-    """What has to be known of an interval of scores over so few Runs, by Benchmark; '' where they are enough."""
+    """What has to be known of an interval of scores over so few Runs, by Benchmark; '' where they
+    are enough."""
     few = sum(min(cell.n for cell in cells) for cells in groups) < FEW
     return TWO_KINDS if few and over not in (None, "episodes") else ""
 
 
 def make_interval(
-    estimate: float, bounds: tuple[float, float], error: Error, over: Over | None, method: str, level: float, note: str
+    estimate: float,
+    bounds: tuple[float, float],
+    error: Error,
+    over: Over | None,
+    method: str,
+    level: float,
+    note: str,
 ) -> Interval:
     """An Interval that says what it is; without bounds where `over` is None."""
     normal_quantile(level)
     if over is None:
-        return Interval(estimate, math.nan, math.nan, level, None, _WORDS["nothing"], math.nan, math.nan, note)
+        return Interval(
+            estimate, math.nan, math.nan, level, None, _WORDS["nothing"], math.nan, math.nan, note
+        )
     if error.variance == 0:
         note = f"{note} {_FLAT}" if note else _FLAT
     kind = f"{_WORDS[over]}, {method}"
@@ -305,13 +366,19 @@ def make_interval(
 
 
 def _interval(
-    estimate: float, found: Sequence[Sources], groups: Sequence[Sequence[Cell]], over: Over, level: float
+    estimate: float,
+    found: Sequence[Sources],
+    groups: Sequence[Sequence[Cell]],
+    over: Over,
+    level: float,
 ) -> Interval:
     used, note = allowed_over(groups, over)
     note = f"{note} {two_kinds(groups, used)}".strip()
     error = sum(found, Sources()).error(used or "episodes")
     half = error.half_width(level)
-    return make_interval(estimate, (estimate - half, estimate + half), error, used, "Student's t", level, note)
+    return make_interval(
+        estimate, (estimate - half, estimate + half), error, used, "Student's t", level, note
+    )
 
 
 def _p_value(interval: Interval) -> float:

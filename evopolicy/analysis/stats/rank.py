@@ -1,9 +1,9 @@
 """The rank score: arrays in, arrays out.
 
-On one Benchmark with N entries, in the order of their held-out means: rank score = 1 - (rank - 1) / (N - 1), where
-entries that tie (`ties`) share the best rank (competition ranking: 1, 2, 3, 3, 3). A single entry scores 1. Seeds are
-averaged per Benchmark before they are ranked. Source: arXiv 2607.02440.
-"""
+On one Benchmark with N entries, in the order of their held-out means: rank score = 1 - (rank - 1) /
+(N - 1), where entries that tie (`ties`) share the best rank (competition ranking: 1, 2, 3, 3, 3). A
+single entry scores 1. Seeds are averaged per Benchmark before they are ranked. Source: arXiv
+2607.02440."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def average_seeds(scores: ArrayLike) -> Floats:
-    """Held-out means (entries, Benchmarks) of scores (entries, Benchmarks, seeds); NaN is a seed that is not there.
+    """Held-out means (entries, Benchmarks) of scores (entries, Benchmarks, seeds); NaN is a seed
+    that is not there.
 
     NaN where no seed is. The sums are exact before they are rounded.
     """
@@ -38,7 +39,8 @@ def average_seeds(scores: ArrayLike) -> Floats:
 
 
 def seed_errors(scores: ArrayLike) -> Floats:
-    """Standard errors (entries, Benchmarks) of the seeds' scores (entries, Benchmarks, seeds); NaN below two seeds."""
+    """Standard errors (entries, Benchmarks) of the seeds' scores (entries, Benchmarks, seeds); NaN
+    below two seeds."""
     values = np.asarray(scores, dtype=float)
     errors = np.full(values.shape[:2], np.nan)
     for place in np.ndindex(*errors.shape):
@@ -49,25 +51,30 @@ def seed_errors(scores: ArrayLike) -> Floats:
 
 
 def score_sizes(scores: ArrayLike) -> Floats:
-    """Largest size (entries, Benchmarks) of the seeds' scores (entries, Benchmarks, seeds), for `ties`; 0 for none."""
+    """Largest size (entries, Benchmarks) of the seeds' scores (entries, Benchmarks, seeds), for
+    `ties`; 0 for none."""
     values = np.abs(np.nan_to_num(np.asarray(scores, dtype=float)))
     return np.asarray(values.max(axis=2, initial=0.0))
 
 
 def competition_ranks(means: ArrayLike, sizes: ArrayLike = 0.0) -> NDArray[np.int64]:
-    """Ranks from 1 (best) along the first axis of (entries, Benchmarks) means; ties share the best rank.
+    """Ranks from 1 (best) along the first axis of (entries, Benchmarks) means; ties share the best
+    rank.
 
     `sizes` as in `ties.is_above`. Raises RecordError for a mean that is NaN.
     """
     values = settle(_table(means), sizes)
     if np.isnan(values).any():
-        raise RecordError("rank: a held-out mean is missing; choose what to do with missing cells first")
+        raise RecordError(
+            "rank: a held-out mean is missing; choose what to do with missing cells first"
+        )
     ranks: NDArray[np.int64] = 1 + (values[np.newaxis] > values[:, np.newaxis]).sum(axis=1)
     return ranks
 
 
 def rank_scores(means: ArrayLike, sizes: ArrayLike = 0.0) -> Floats:
-    """Rank scores (entries, Benchmarks) in [0, 1] of held-out means of that shape; 1.0 where there is one entry."""
+    """Rank scores (entries, Benchmarks) in [0, 1] of held-out means of that shape; 1.0 where there
+    is one entry."""
     ranks = competition_ranks(means, sizes)
     entries = len(ranks)
     return np.ones(ranks.shape) if entries == 1 else 1 - (ranks - 1) / (entries - 1)
@@ -92,13 +99,17 @@ class Ranking:
 
 
 def rank_entries(means: ArrayLike, missing: Missing = "refuse", sizes: ArrayLike = 0.0) -> Ranking:
-    """Rank held-out means (entries, Benchmarks), in which NaN is a missing cell; `sizes` as in `ties.is_above`.
+    """Rank held-out means (entries, Benchmarks), in which NaN is a missing cell; `sizes` as in
+    `ties.is_above`.
 
-    `refuse` raises RecordError for any missing cell; `exclude` leaves out the Benchmarks that lack one; `worst` ranks a
-    missing cell below every other. A Benchmark that has no score at all never counts.
-    """
+    `refuse` raises RecordError for any missing cell; `exclude` leaves out the Benchmarks that lack
+    one; `worst` ranks a missing cell below every other. A Benchmark that has no score at all never
+    counts."""
     if missing not in MISSING:
-        raise ConfigError(f"missing: unknown policy for missing cells '{missing}'.{did_you_mean(missing, MISSING)}")
+        raise ConfigError(
+            "missing: unknown policy for missing cells "
+            f"'{missing}'.{did_you_mean(missing, MISSING)}"
+        )
     values = _table(means)
     gaps = np.isnan(values)
     if missing == "refuse" and gaps.any():
@@ -118,15 +129,21 @@ def rank_entries(means: ArrayLike, missing: Missing = "refuse", sizes: ArrayLike
         ranks[:, included] = competition_ranks(filled, of)
         scores[:, included] = rank_scores(filled, of)
     return Ranking(
-        included, ranks, scores, mean_rank_score(ranks, included), (ranks == 1).sum(axis=1), (ranks <= 2).sum(axis=1)
+        included,
+        ranks,
+        scores,
+        mean_rank_score(ranks, included),
+        (ranks == 1).sum(axis=1),
+        (ranks <= 2).sum(axis=1),
     )
 
 
 def mean_rank_score(ranks: Floats, columns: NDArray[np.bool_]) -> Floats:
-    """Mean rank score (N,) over those of `columns` (B,) that have ranks (N, B); NaN where none does.
+    """Mean rank score (N,) over those of `columns` (B,) that have ranks (N, B); NaN where none
+    does.
 
-    Sums whole ranks, so that entries with the same ranks in another order have the same score to the last bit.
-    """
+    Sums whole ranks, so that entries with the same ranks in another order have the same score to
+    the last bit."""
     entries = len(ranks)
     chosen = ranks[:, columns & ~np.isnan(ranks).any(axis=0)]
     count = chosen.shape[1]
@@ -137,15 +154,20 @@ def mean_rank_score(ranks: Floats, columns: NDArray[np.bool_]) -> Floats:
 
 
 def category_means(ranking: Ranking, categories: Sequence[str]) -> dict[str, Floats]:
-    """Mean rank score (N,) by category, in order of appearance; `categories` (B,) names each Benchmark's."""
+    """Mean rank score (N,) by category, in order of appearance; `categories` (B,) names each
+    Benchmark's."""
     names = np.asarray(categories, dtype=object)
-    return {name: mean_rank_score(ranking.ranks, names == name) for name in dict.fromkeys(categories)}
+    return {
+        name: mean_rank_score(ranking.ranks, names == name) for name in dict.fromkeys(categories)
+    }
 
 
 def _table(means: ArrayLike) -> Floats:
     values = np.asarray(means, dtype=float)
     if values.ndim != 2:
-        raise RecordError(f"rank: means of shape (entries, Benchmarks) are needed, found shape {values.shape}")
+        raise RecordError(
+            f"rank: means of shape (entries, Benchmarks) are needed, found shape {values.shape}"
+        )
     if (values == np.inf).any():
         raise RecordError("rank: a held-out mean is infinite; that is a fault, not a result")
     return values

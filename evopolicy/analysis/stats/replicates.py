@@ -1,19 +1,20 @@
 """Replicates of cells' Run scores, for intervals of what has no formula.
 
-A plain bootstrap is too narrow with few Runs: resampled Runs vary by (n - 1) / n of what Runs do, normal quantiles
-stand where Student's belong, and Episodes resampled within each Run are taken to be independent although all Runs
-share them.
+A plain bootstrap is too narrow with few Runs: resampled Runs vary by (n - 1) / n of what Runs do,
+normal quantiles stand where Student's belong, and Episodes resampled within each Run are taken to
+be independent although all Runs share them.
 
 Here, by cell (one entry on one Benchmark), a replicate of the Run scores is
 
     mean + sqrt(n / (n - 1)) (resampled deviations of the Runs) + error of the mean, f times
 
-- Runs are resampled within the cell; one draw of Episodes serves all entries of a Benchmark (Owen 2007); Benchmarks are
-  strata.
-- The error of the mean is that of the resampled Runs and of the resampled Episodes, each scaled to its variance
-  component, since the rest (Run x Episode) would otherwise be counted twice.
-- f = t / z: Student's quantile over the normal one, at the degrees of freedom of the statistic itself. They are
-  Satterthwaite's, from a first pass with f = 1 that finds each source's share in the statistic's variance.
+- Runs are resampled within the cell; one draw of Episodes serves all entries of a Benchmark (Owen
+  2007); Benchmarks are strata.
+- The error of the mean is that of the resampled Runs and of the resampled Episodes, each scaled to
+  its variance component, since the rest (Run x Episode) would otherwise be counted twice.
+- f = t / z: Student's quantile over the normal one, at the degrees of freedom of the statistic
+  itself. They are Satterthwaite's, from a first pass with f = 1 that finds each source's share in
+  the statistic's variance.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Draw:
     episode_df: float
     rest_df: float = 0.0
     twice: float = 1.0
-    """Variance of the Runs' error over what is left of it without the rest, which the Episodes hold too."""
+    """Variance of the Runs' error over what is left of it without the rest, which the Episodes hold
+    too."""
 
     def scores(self, factor: float) -> Floats:
         """(R, n)"""
@@ -67,7 +69,9 @@ def by_benchmark(cells: Mapping[Key, Cell]) -> list[list[Cell]]:
     return list(groups.values())
 
 
-def draw_cells(cells: Mapping[Key, Cell], over: Over, rng: np.random.Generator, replicates: int) -> Draws:
+def draw_cells(
+    cells: Mapping[Key, Cell], over: Over, rng: np.random.Generator, replicates: int
+) -> Draws:
     """Replicates of every cell; one draw of Episodes for all entries of a Benchmark."""
     counts: dict[str, Floats | None] = {}
     draws: dict[Key, Draw] = {}
@@ -75,22 +79,30 @@ def draw_cells(cells: Mapping[Key, Cell], over: Over, rng: np.random.Generator, 
         if name not in counts:
             there = [one for (_, benchmark), one in cells.items() if benchmark == name]
             if over != "runs":
-                sources(there, [1.0] * len(there))  # refuses entries that do not share their Episodes
+                sources(
+                    there, [1.0] * len(there)
+                )  # refuses entries that do not share their Episodes
             several = over != "runs" and min(one.m for one in there) > 1
             counts[name] = _episode_counts(cells, name, rng, replicates) if several else None
         drawn = counts[name]
         if over == "episodes" and drawn is not None:
             draws[entry, name] = _of_fixed_runs(cell, drawn)
         elif cell.n < MIN_RUNS:
-            draws[entry, name] = _of_too_few_runs(cell, pooled(cells, name) or (0.0, math.inf), drawn, rng, replicates)
+            draws[entry, name] = _of_too_few_runs(
+                cell, pooled(cells, name) or (0.0, math.inf), drawn, rng, replicates
+            )
         else:
             draws[entry, name] = _of_new_runs(cell, drawn, rng, replicates)
     return draws
 
 
-def _episode_counts(cells: Mapping[Key, Cell], name: str, rng: np.random.Generator, replicates: int) -> Floats:
+def _episode_counts(
+    cells: Mapping[Key, Cell], name: str, rng: np.random.Generator, replicates: int
+) -> Floats:
     """How often (R, Episodes) each Episode was drawn; one that no entry has a score of never is."""
-    there = np.any([(~np.isnan(cell.table)).any(axis=0) for (_, b), cell in cells.items() if b == name], axis=0)
+    there = np.any(
+        [(~np.isnan(cell.table)).any(axis=0) for (_, b), cell in cells.items() if b == name], axis=0
+    )
     m = int(there.sum())
     drawn = rng.integers(m, size=(replicates, m)) + m * np.arange(replicates)[:, np.newaxis]
     counts = np.zeros((replicates, there.size))
@@ -105,10 +117,14 @@ def _of_fixed_runs(cell: Cell, counts: Floats) -> Draw:
     drawn = counts @ there.T
     errors = (counts @ left.T) / np.where(drawn > 0, drawn, 1.0) * math.sqrt(cell.m / (cell.m - 1))
     errors[:, ~left.any(axis=1)] = 0.0
-    return Draw(cell.runs[np.newaxis], np.zeros((len(counts), 1)), errors, cell.n - 1.0, cell.m - 1.0)
+    return Draw(
+        cell.runs[np.newaxis], np.zeros((len(counts), 1)), errors, cell.n - 1.0, cell.m - 1.0
+    )
 
 
-def _of_new_runs(cell: Cell, counts: Floats | None, rng: np.random.Generator, replicates: int) -> Draw:
+def _of_new_runs(
+    cell: Cell, counts: Floats | None, rng: np.random.Generator, replicates: int
+) -> Draw:
     n = cell.n
     deviations = (cell.run_parts * n) * math.sqrt(n / (n - 1))
     drawn = deviations[rng.integers(n, size=(replicates, n))]
@@ -120,16 +136,25 @@ def _of_new_runs(cell: Cell, counts: Floats | None, rng: np.random.Generator, re
         size = math.sqrt(rest / by_runs) if by_runs else 0.0
     twice = 1 / size**2 if size else 1.0
     errors = _by_episodes(cell, counts, replicates)
-    return Draw(cell.mean + drawn - shift, shift * size, errors, n - 1.0, cell.m - 1.0, cell.rest_df, twice)
+    return Draw(
+        cell.mean + drawn - shift, shift * size, errors, n - 1.0, cell.m - 1.0, cell.rest_df, twice
+    )
 
 
 def _of_too_few_runs(
-    cell: Cell, pooled: tuple[float, float], counts: Floats | None, rng: np.random.Generator, replicates: int
+    cell: Cell,
+    pooled: tuple[float, float],
+    counts: Floats | None,
+    rng: np.random.Generator,
+    replicates: int,
 ) -> Draw:
-    """The mean alone, with a normal error of the pooled variance of a Run and its degrees of freedom."""
+    """The mean alone, with a normal error of the pooled variance of a Run and its degrees of
+    freedom."""
     variance, df = pooled
     shift = math.sqrt(variance / cell.n) * rng.normal(size=(replicates, 1))
-    return Draw(np.full((1, 1), cell.mean), shift, _by_episodes(cell, counts, replicates), df, cell.m - 1.0)
+    return Draw(
+        np.full((1, 1), cell.mean), shift, _by_episodes(cell, counts, replicates), df, cell.m - 1.0
+    )
 
 
 def _by_episodes(cell: Cell, counts: Floats | None, replicates: int) -> Floats:
@@ -141,12 +166,14 @@ def _by_episodes(cell: Cell, counts: Floats | None, replicates: int) -> Floats:
 
 
 def pooled(cells: Mapping[Key, Cell], name: str) -> tuple[float, float] | None:
-    """Variance of a Run's score on a Benchmark, over all entries whose Runs vary, with its degrees of freedom.
+    """Variance of a Run's score on a Benchmark, over all entries whose Runs vary, with its degrees
+    of freedom.
 
-    None where no entry with MIN_RUNS Runs varies. Entries that never vary (a fixed Program, a published row held at its
-    mean) say nothing of how far those do that have too few Runs.
-    """
-    varying = [cell for (_, benchmark), cell in cells.items() if benchmark == name and cell.run_parts.any()]
+    None where no entry with MIN_RUNS Runs varies. Entries that never vary (a fixed Program, a
+    published row held at its mean) say nothing of how far those do that have too few Runs."""
+    varying = [
+        cell for (_, benchmark), cell in cells.items() if benchmark == name and cell.run_parts.any()
+    ]
     if not any(cell.n >= MIN_RUNS for cell in varying):
         return None
     df = sum(cell.n - 1.0 for cell in varying)
@@ -171,9 +198,8 @@ def percentiles(replicates: Floats, point: ArrayLike, level: float) -> tuple[Flo
 def widening(replicates: Floats, draws: Draws, level: float) -> tuple[float, float]:
     """t / z and the degrees of freedom of replicates (R,) of a statistic.
 
-    The statistic is fitted by a line in the errors of all means; each source's share in the variance of that line
-    weighs its degrees of freedom. Where it never moved, the fewest count.
-    """
+    The statistic is fitted by a line in the errors of all means; each source's share in the
+    variance of that line weighs its degrees of freedom. Where it never moved, the fewest count."""
     columns: list[Floats] = []
     groups: dict[tuple[object, ...], tuple[list[int], Draw]] = {}
     for (entry, name), draw in draws.items():
@@ -196,7 +222,11 @@ def widening(replicates: Floats, draws: Draws, level: float) -> tuple[float, flo
             squares += part**2 / draw.episode_df
         else:
             squares += (part * draw.twice) ** 2 / draw.run_df
-            squares += (part * (draw.twice - 1)) ** 2 / draw.rest_df if draw.twice > 1 and draw.rest_df else 0.0
+            squares += (
+                (part * (draw.twice - 1)) ** 2 / draw.rest_df
+                if draw.twice > 1 and draw.rest_df
+                else 0.0
+            )
         fewest = min(fewest, draw.episode_df if len(kind) == 1 else draw.run_df)
     df = total**2 / squares if squares > 0 else fewest
     return student_quantile(level, df) / normal_quantile(level), df

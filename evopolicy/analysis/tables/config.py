@@ -18,7 +18,9 @@ from evopolicy.present.formats import Format
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"]
+Kind = Literal[
+    "rank", "heldout", "normalized", "edits", "code", "efficiency", "selection", "difference"
+]
 Rows = Literal["entries", "benchmarks", "cells"]
 One = Literal["best", "published"]
 By = Literal["all", "demand", "category"]
@@ -33,9 +35,9 @@ class TableColumn:
     title: str = ""
     """Its head; '' for its name, in words."""
     of: str | Callable[[pd.DataFrame], pd.Series[Any]] = ""
-    """Kinds of Runs (code, efficiency, selection): the number of each Run that its cells are means of. A column of the
-    kind's frame (a row a Run, all of `frames.runs` in it; see `tables.runs`), or what a function makes of that frame;
-    '' for the column of its own name."""
+    """Kinds of Runs (code, efficiency, selection): the number of each Run that its cells are means
+    of. A column of the kind's frame (a row a Run, all of `frames.runs` in it; see `tables.runs`),
+    or what a function makes of that frame; '' for the column of its own name."""
     best: Literal["", "highest", "lowest"] = ""
     """Likewise: which of its cells is marked as the best."""
 
@@ -59,26 +61,39 @@ COLUMNS: Mapping[str, dict[str, TableColumn]] = {
         "benchmarks": TableColumn("one column a Benchmark (rows: entries)"),
     },
     "normalized": {
-        "normalized": TableColumn("0 uniform random, 1 the anchor; mean over the group's Benchmarks"),
+        "normalized": TableColumn(
+            "0 uniform random, 1 the anchor; mean over the group's Benchmarks"
+        ),
         "benchmarks": TableColumn("Benchmarks of the group"),
     },
     "edits": {
         "runs": TableColumn("valid Runs"),
         "synthesis_edits": TableColumn("edits with a topology never seen before in the Run"),
-        "synthesis_hits": TableColumn("share of them that raised the best Validation mean so far", "hits"),
-        "parametric_edits": TableColumn("edits that keep the topology of the Submission just before"),
-        "parametric_hits": TableColumn("share of them that raised the best Validation mean so far", "hits"),
+        "synthesis_hits": TableColumn(
+            "share of them that raised the best Validation mean so far", "hits"
+        ),
+        "parametric_edits": TableColumn(
+            "edits that keep the topology of the Submission just before"
+        ),
+        "parametric_hits": TableColumn(
+            "share of them that raised the best Validation mean so far", "hits"
+        ),
         "synthesis_chance": TableColumn(
-            "share of synthesis edits that would be hits if all Programs of a Run so far were alike", "by chance"
+            "share of synthesis edits that would be hits if all Programs of a Run so far were "
+            "alike",
+            "by chance",
         ),
         "parametric_chance": TableColumn("likewise of parametric edits", "by chance"),
         "synthesis_durable": TableColumn(
-            "share of the hits of synthesis edits that no later Submission fell back from", "durable"
+            "share of the hits of synthesis edits that no later Submission fell back from",
+            "durable",
         ),
         "parametric_durable": TableColumn("likewise of parametric edits", "durable"),
         "rollbacks": TableColumn("Submissions of an earlier Program or topology"),
         "retests": TableColumn("Submissions of the same bundle"),
-        "failed": TableColumn("Submissions without a result, or whose Policy failed in every Episode"),
+        "failed": TableColumn(
+            "Submissions without a result, or whose Policy failed in every Episode"
+        ),
     },
     "code": {
         "runs": TableColumn("valid Runs whose selected Program's source is there"),
@@ -104,11 +119,13 @@ COLUMNS: Mapping[str, dict[str, TableColumn]] = {
         ),
         "units_to_80": TableColumn("likewise 80 %", "units to 80 %", best="lowest"),
         "units_to_stable": TableColumn(
-            "Episode units from which on every Program is better on Validation than the first, of the Runs that get "
-            "there"
+            "Episode units from which on every Program is better on Validation than the first, of "
+            "the Runs that get there"
         ),
         "area": TableColumn(
-            "area under the best-so-far Validation mean over the units, scaled", of="normalized_area", best="highest"
+            "area under the best-so-far Validation mean over the units, scaled",
+            of="normalized_area",
+            best="highest",
         ),
         "input_tokens": TableColumn("a Run, not from a cache"),
         "cached_tokens": TableColumn("a Run"),
@@ -119,10 +136,16 @@ COLUMNS: Mapping[str, dict[str, TableColumn]] = {
     },
     "selection": {
         "runs": TableColumn("valid Runs"),
-        "selected": TableColumn("held-out mean of the Program that was selected", of="heldout_mean"),
+        "selected": TableColumn(
+            "held-out mean of the Program that was selected", of="heldout_mean"
+        ),
         "last": TableColumn("of the last Program submitted"),
-        "best_training": TableColumn("of the Program with the best training score", "best in training"),
-        "best": TableColumn("of the best Program in hindsight", "best in hindsight", of="best_assessment"),
+        "best_training": TableColumn(
+            "of the Program with the best training score", "best in training"
+        ),
+        "best": TableColumn(
+            "of the best Program in hindsight", "best in hindsight", of="best_assessment"
+        ),
         "regret": TableColumn("best less selected"),
         "chose_best": TableColumn("share of Runs that selected the best", "chose the best"),
         "correlation": TableColumn(
@@ -130,18 +153,27 @@ COLUMNS: Mapping[str, dict[str, TableColumn]] = {
             "rank correlation",
             of="validation_correlation",
         ),
-        "validation_gap": TableColumn("Validation less held-out mean of the selected Program", "Validation gap"),
+        "validation_gap": TableColumn(
+            "Validation less held-out mean of the selected Program", "Validation gap"
+        ),
     },
     "difference": {
         "difference": TableColumn(
-            "held-out mean less that of the entry it is compared with, on the same Episodes (rows: cells)"
+            "held-out mean less that of the entry it is compared with, on the same Episodes "
+            "(rows: cells)"
         ),
         "p": TableColumn("two-sided, of no difference (rows: cells)"),
-        "p_holm": TableColumn("the same, adjusted for all differences of the table (rows: cells)", "p (Holm)"),
-        "improvement": TableColumn("chance that a Run scores above one of the other entry, ties half", "P(higher)"),
+        "p_holm": TableColumn(
+            "the same, adjusted for all differences of the table (rows: cells)", "p (Holm)"
+        ),
+        "improvement": TableColumn(
+            "chance that a Run scores above one of the other entry, ties half", "P(higher)"
+        ),
         "runs": TableColumn("Runs of the two entries (rows: cells)"),
         "benchmarks": TableColumn("Benchmarks both have (rows: entries)"),
-        "better": TableColumn("of them, those where the adjusted p-value finds it higher (rows: entries)"),
+        "better": TableColumn(
+            "of them, those where the adjusted p-value finds it higher (rows: entries)"
+        ),
         "worse": TableColumn("likewise lower (rows: entries)"),
     },
 }
@@ -189,9 +221,11 @@ class TableConfig:
     rows: Rows = "entries"
     """Entries, benchmarks or cells, where the kind has a choice."""
     entries: tuple[str, ...] = ()
-    """Entries that take part, comma separated, in this order but in a rank table; all by default."""
+    """Entries that take part, comma separated, in this order but in a rank table; all by
+    default."""
     benchmarks: tuple[str, ...] = ()
-    """The Benchmarks that take part, by slug or Gymnasium id; core16 for the paper's, all by default."""
+    """The Benchmarks that take part, by slug or Gymnasium id; core16 for the paper's, all by
+    default."""
     by: By = "all"
     """Groups of Benchmarks that numbers are taken apart by: all, demand or category."""
     statistic: Statistic = "mean"
@@ -201,8 +235,8 @@ class TableConfig:
     one: One = "best"
     """Normalized tables: what is 1, best of those in the table or published, which stays."""
     against: str = ""
-    """Difference tables: what entries are compared with, an entry (the first by default) or a swept setting
-    (feedback=score)."""
+    """Difference tables: what entries are compared with, an entry (the first by default) or a swept
+    setting (feedback=score)."""
     interval: Interval = "none"
     """None, runs_and_episodes, runs or episodes: what intervals are over."""
     level: float = 0.95
@@ -212,7 +246,8 @@ class TableConfig:
     seed: int = 0
     """Of the bootstrap (0)."""
     data_edits: bool = False
-    """Edits tables: whether the same source with new numbers in a file is a parametric edit, not a retest."""
+    """Edits tables: whether the same source with new numbers in a file is a parametric edit, not a
+    retest."""
     missing: Missing = "refuse"
     """Cells without a valid result: refuse (default), exclude or worst."""
     allow: tuple[str, ...] = ()
@@ -231,29 +266,41 @@ class TableConfig:
         if len(set(self.columns)) < len(self.columns):
             raise ConfigError("columns: one is named twice; name each once")
         if self.rows not in ROWS[self.kind]:
-            raise ConfigError(f"rows: a {self.kind} table has rows of {' or '.join(ROWS[self.kind])}, not {self.rows}")
+            raise ConfigError(
+                f"rows: a {self.kind} table has rows of {' or '.join(ROWS[self.kind])}, not "
+                f"{self.rows}"
+            )
         self._check_rules()
         self._check_numbers()
 
     def _check_rules(self) -> None:
         for key, kinds in BELONGS.items():
             if self.kind not in kinds and getattr(self, key) != _DEFAULTS[key]:
-                raise ConfigError(f"{key}: it is for {' and '.join(kinds)}; leave it out for {self.kind}")
+                raise ConfigError(
+                    f"{key}: it is for {' and '.join(kinds)}; leave it out for {self.kind}"
+                )
         if self.statistic == "iqm_benchmarks":
             raise ConfigError(
-                "statistic: 'iqm_benchmarks' is over Benchmarks; a cell of a table takes mean, median or iqm"
+                "statistic: 'iqm_benchmarks' is over Benchmarks; a cell of a table takes mean, "
+                "median or iqm"
             )
         if self.missing == "worst" and self.kind != "rank":
-            raise ConfigError(f"missing: 'worst' is a rank, a {self.kind} table has none; choose refuse or exclude")
+            raise ConfigError(
+                f"missing: 'worst' is a rank, a {self.kind} table has none; choose refuse or "
+                "exclude"
+            )
         only = {"benchmarks": ("category", "demand", "entries"), "entries": ("benchmarks",)}
         if self.kind == "heldout" and (wrong := set(self.columns) - set(only[self.rows])):
             name = sorted(wrong)[0]
-            raise ConfigError(f"columns: '{name}' is not a column of a heldout table with rows: {self.rows}")
+            raise ConfigError(
+                f"columns: '{name}' is not a column of a heldout table with rows: {self.rows}"
+            )
         if self.kind == "difference":
             self._check_differences()
         if self.interval in ("episodes", "runs_and_episodes") and self.kind not in _SCORES:
             raise ConfigError(
-                f"interval: what a {self.kind} table shows is of Runs, not of Episodes; choose runs or none"
+                f"interval: what a {self.kind} table shows is of Runs, not of Episodes; choose "
+                "runs or none"
             )
 
     def _check_differences(self) -> None:
@@ -262,13 +309,21 @@ class TableConfig:
             "entries": ("improvement", "benchmarks", "better", "worse"),
         }
         if wrong := sorted(set(self.columns) - set(of[self.rows])):
-            raise ConfigError(f"columns: '{wrong[0]}' is not a column of a difference table with rows: {self.rows}")
+            raise ConfigError(
+                f"columns: '{wrong[0]}' is not a column of a difference table with rows: "
+                f"{self.rows}"
+            )
         if self.interval == "none":
-            raise ConfigError("interval: a difference without one says nothing; choose runs_and_episodes or another")
+            raise ConfigError(
+                "interval: a difference without one says nothing; choose runs_and_episodes or "
+                "another"
+            )
 
     def _check_numbers(self) -> None:
         if not 0 < self.level < 1:
-            raise ConfigError(f"level: a number between 0 and 1 is needed (0.95), found {self.level}")
+            raise ConfigError(
+                f"level: a number between 0 and 1 is needed (0.95), found {self.level}"
+            )
         if self.replicates < 100:
             raise ConfigError(f"replicates: 100 or more are needed, found {self.replicates}")
         if self.seed < 0:
@@ -288,7 +343,6 @@ _DEFAULTS = {field.name: field.default for field in fields(TableConfig)}
 def table_config(values: Mapping[str, Any]) -> TableConfig:
     """A table's config from the plain values of its YAML.
 
-    A list may be written as one word or as words with commas between. Raises ConfigError with the near name for a key,
-    a choice or a column there is not, and for a value of the wrong type.
-    """
+    A list may be written as one word or as words with commas between. Raises ConfigError with the
+    near name for a key, a choice or a column there is not, and for a value of the wrong type."""
     return read_config(TableConfig, values, "table")

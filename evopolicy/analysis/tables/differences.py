@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evopolicy.analysis.stats.differences import EntryDifference, entry_differences, name_partners, partners, run_keys
+from evopolicy.analysis.stats.differences import (
+    EntryDifference,
+    entry_differences,
+    name_partners,
+    partners,
+    run_keys,
+)
 from evopolicy.analysis.stats.intervals import Interval, interval_notes
 from evopolicy.analysis.stats.resampling import improvement_interval
 from evopolicy.analysis.tables.config import COLUMNS
@@ -30,7 +36,9 @@ def difference_table(inputs: TableInputs, name: str) -> Table:
     against = partners(inputs.entries, config.against)
     tables, lacking = episode_tables(inputs)
     if lacking:
-        raise RecordError(f"difference: the held-out Episodes of {lacking[0]} are not on disk; leave that out")
+        raise RecordError(
+            f"difference: the held-out Episodes of {lacking[0]} are not on disk; leave that out"
+        )
     assert config.over is not None  # the config refuses a difference without an interval
     found = entry_differences(
         tables,
@@ -43,7 +51,8 @@ def difference_table(inputs: TableInputs, name: str) -> Table:
     )
     if not found:
         raise RecordError(
-            "difference: no two entries that are compared have a Benchmark in common; choose another against="
+            "difference: no two entries that are compared have a Benchmark in common; choose "
+            "another against="
         )
     drawn = _by_cell(inputs, found) if config.rows == "cells" else _by_entry(inputs, found, tables)
     columns, rows, spans = drawn
@@ -108,7 +117,10 @@ def _p(value: float) -> Cell:
 
 def _by_entry(inputs: TableInputs, found: Sequence[EntryDifference], tables: Tables) -> _Drawn:
     config = inputs.config
-    columns = [Column("entry", "entry", text=True), *(Column(key, _COLUMNS[key].head(key)) for key in config.columns)]
+    columns = [
+        Column("entry", "entry", text=True),
+        *(Column(key, _COLUMNS[key].head(key)) for key in config.columns),
+    ]
     rows, spans = [], []
     rng = np.random.default_rng(config.seed)
     for entry in dict.fromkeys(one.entry for one in found):
@@ -126,7 +138,9 @@ def _by_entry(inputs: TableInputs, found: Sequence[EntryDifference], tables: Tab
     return columns, rows, spans if "improvement" in config.columns else []
 
 
-def _overall(own: Sequence[EntryDifference], tables: Tables, inputs: TableInputs, rng: np.random.Generator) -> Interval:
+def _overall(
+    own: Sequence[EntryDifference], tables: Tables, inputs: TableInputs, rng: np.random.Generator
+) -> Interval:
     """Mean over Benchmarks of the chance of improvement; of one Benchmark its own."""
     config = inputs.config
     if len(own) == 1:

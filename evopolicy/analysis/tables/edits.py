@@ -1,4 +1,5 @@
-"""The table of edits: how many of each kind, and how often one raised the best Validation mean so far."""
+"""The table of edits: how many of each kind, and how often one raised the best Validation mean so
+far."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def edits_table(inputs: TableInputs, name: str) -> Table:
     """How many edits of each kind, and how often one raised the best Validation mean so far."""
     data_edits = inputs.config.data_edits
     own = inputs.table() if inputs.own else None
-    edits = inputs.valid(edit_frame(own, data_edits=data_edits)) if own else typed_frame(EDIT_COLUMNS, [])
+    edits = (
+        inputs.valid(edit_frame(own, data_edits=data_edits))
+        if own
+        else typed_frame(EDIT_COLUMNS, [])
+    )
     runs = inputs.valid(own.runs) if own else typed_frame(FRAMES["runs"], [])
 
     def cell(row: Row, group: str, column: str) -> Cell:
@@ -33,9 +38,13 @@ def edits_table(inputs: TableInputs, name: str) -> Table:
             return integer(len(of_row(inputs, runs, row, group)))
         kind, _, what = column.partition("_")
         chosen = of_row(inputs, edits, row, group)
-        chosen = chosen[chosen["kind"] == {"rollbacks": "rollback", "retests": "retest"}.get(kind, kind)]
+        chosen = chosen[
+            chosen["kind"] == {"rollbacks": "rollback", "retests": "retest"}.get(kind, kind)
+        ]
         if what in ("chance", "durable"):
-            known = chosen[chosen["new_best"].notna() if what == "chance" else chosen["new_best"].fillna(False)]
+            known = chosen[
+                chosen["new_best"].notna() if what == "chance" else chosen["new_best"].fillna(False)
+            ]
             values = known[what].dropna().astype(float)
             return Cell() if values.empty else percent(math.fsum(values) / len(values))
         best = chosen["new_best"].dropna()
@@ -50,16 +59,28 @@ def edits_table(inputs: TableInputs, name: str) -> Table:
     if any("_edits" in column for column in inputs.config.columns):
         notes += _unlike_counts(inputs, runs)
     if any(column.endswith("_chance") for column in inputs.config.columns):
-        notes.append("By chance: hits if all Programs of a Run so far were alike, 1 / k for the k-th Program.")
+        notes.append(
+            "By chance: hits if all Programs of a Run so far were alike, 1 / k for the k-th "
+            "Program."
+        )
     if any(column.endswith("_durable") for column in inputs.config.columns):
-        notes.append("Durable: hits after which no later Submission fell back to the best before, on Validation.")
+        notes.append(
+            "Durable: hits after which no later Submission fell back to the best before, on "
+            "Validation."
+        )
     if data_edits:
-        notes.append("Of the Runs, another Program with the same source (new numbers in a file) is a parametric edit.")
+        notes.append(
+            "Of the Runs, another Program with the same source (new numbers in a file) is a "
+            "parametric edit."
+        )
     if inputs.published:
         notes.append(published_facts.EDITS_NOTE)
     if inputs.config.over:
         level = f"{100 * inputs.config.level:g} %"
-        notes.append(f"[low, high]: {level} interval of a rate by Wilson, as if edits were independent of each other.")
+        notes.append(
+            f"[low, high]: {level} interval of a rate by Wilson, as if edits were independent of "
+            "each other."
+        )
     marked = [head.key for head in table.columns if "_hits" in head.key]
     return mark_columns(noted(table, notes), marked)
 
@@ -69,8 +90,8 @@ def _unknown_kinds(edits: pd.DataFrame, runs: int) -> list[str]:
     if unknown.empty:
         return []
     return [
-        f"Of unknown kind, since a source is not there, and counted nowhere: {plural(len(unknown), 'Submission')} of "
-        f"{unknown.nunique()} of {plural(runs, 'Run')}."
+        "Of unknown kind, since a source is not there, and counted nowhere: "
+        f"{plural(len(unknown), 'Submission')} of {unknown.nunique()} of {plural(runs, 'Run')}."
     ]
 
 
@@ -85,7 +106,10 @@ def _unlike_counts(inputs: TableInputs, runs: pd.DataFrame) -> list[str]:
     rows = row_names(inputs)
     if all(len({there(row, group) for row in rows} - {0}) < 2 for group in inputs.groups()):
         return []
-    return ["Edits are totals over a row's Runs, whose numbers differ: compare edits a Run, or hits, which are rates."]
+    return [
+        "Edits are totals over a row's Runs, whose numbers differ: compare edits a Run, or hits, "
+        "which are rates."
+    ]
 
 
 def _rate(inputs: TableInputs, hits: int, known: int) -> Cell:
@@ -108,4 +132,6 @@ def _published_edits(inputs: TableInputs, entry: str, group: str, column: str) -
         return Cell()
     found = [facts[kind, demand] for demand in demands]
     total = sum(one.edits for one in found)
-    return _rate(inputs, sum(one.hits for one in found), total) if what == "hits" else integer(total)
+    return (
+        _rate(inputs, sum(one.hits for one in found), total) if what == "hits" else integer(total)
+    )

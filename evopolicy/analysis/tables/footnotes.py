@@ -1,4 +1,5 @@
-"""What a rank table has to say under it: what its ranks are over, what is left out and why, what ± means."""
+"""What a rank table has to say under it: what its ranks are over, what is left out and why, what ±
+means."""
 
 from __future__ import annotations
 
@@ -17,22 +18,30 @@ _NAMED = 6
 
 
 def write(
-    table: RankTable, pairs: Mapping[tuple[str, str], Sequence[CellScore]], missing: str, absent: Collection[str]
+    table: RankTable,
+    pairs: Mapping[tuple[str, str], Sequence[CellScore]],
+    missing: str,
+    absent: Collection[str],
 ) -> Iterator[str]:
-    """The notes of `table`, most important first; `absent` are the entries left out of the ranks."""
+    """The notes of `table`, most important first; `absent` are the entries left out of the
+    ranks."""
     scores = [score for found in pairs.values() for score in found]
     yield from _ranks(table, missing, absent)
     if still := sum(score.status in OPEN for score in scores):
         yield f"Still to come: {still} of {plural(len(scores), 'cell')}."
     for entry in table.entries:
         if entry.entry in absent:
-            yield f"{entry.entry} is left out of the ranks: none of its {entry.cells_total} cells has a valid result."
+            yield (
+                f"{entry.entry} is left out of the ranks: none of its {entry.cells_total} cells "
+                "has a valid result."
+            )
     yield from about(scores)
     yield from _errors(list(table.cells.values()))
 
 
 def about(scores: Sequence[CellScore]) -> Iterator[str]:
-    """What has to be known of cells wherever they are shown: which are left out, and what is to be said of others."""
+    """What has to be known of cells wherever they are shown: which are left out, and what is to be
+    said of others."""
     yield from _left_out(scores, "invalid", "Invalid Runs left out")
     yield from _left_out(scores, "failed", "Cells that failed")
     yield from _left_out(scores, "unreadable", "Runs that cannot be read")
@@ -51,7 +60,10 @@ def _ranks(table: RankTable, missing: str, absent: Collection[str]) -> Iterator[
     waiting = "; ".join(_waiting(table, b, absent) for b in incomplete[:_NAMED])
     more = f" and {len(incomplete) - _NAMED} more" if len(incomplete) > _NAMED else ""
     if not table.ranked:
-        yield f"No ranks yet: 0 of {len(table.benchmarks)} Benchmarks complete for all entries ({waiting}{more})."
+        yield (
+            f"No ranks yet: 0 of {len(table.benchmarks)} Benchmarks complete for all entries "
+            f"({waiting}{more})."
+        )
         return
     if incomplete and missing == "exclude":
         yield f"Ranks over {of} complete for all entries; not {waiting}{more}."
@@ -59,7 +71,10 @@ def _ranks(table: RankTable, missing: str, absent: Collection[str]) -> Iterator[
         yield f"Ranks over {of}; no entry has a result on {', '.join(incomplete)}."
     if missing == "worst" and (last := _ranked_last(table)):
         yield f"Missing cells rank last: {last}."
-    yield f"Rank score: mean of 1 - (rank - 1) / (N - 1) over {plural(len(table.ranked), 'Benchmark')}; N = {entries}."
+    yield (
+        "Rank score: mean of 1 - (rank - 1) / (N - 1) over "
+        f"{plural(len(table.ranked), 'Benchmark')}; N = {entries}."
+    )
 
 
 def _waiting(table: RankTable, benchmark: str, absent: Collection[str]) -> str:
@@ -75,7 +90,9 @@ def _waiting(table: RankTable, benchmark: str, absent: Collection[str]) -> str:
 
 def _ranked_last(table: RankTable) -> str:
     short = [
-        _waiting(table, b, ()) for b in table.ranked if not all(table.cells[r.entry, b].complete for r in table.entries)
+        _waiting(table, b, ())
+        for b in table.ranked
+        if not all(table.cells[r.entry, b].complete for r in table.entries)
     ]
     return "; ".join(short)
 
@@ -87,7 +104,10 @@ def _left_out(scores: Sequence[CellScore], status: Status, title: str) -> Iterat
 
 
 def _with_reasons(scores: Sequence[CellScore]) -> str:
-    words = [f"{score.name} ({_reason(score)})" if score.reason else score.name for score in scores[:_NAMED]]
+    words = [
+        f"{score.name} ({_reason(score)})" if score.reason else score.name
+        for score in scores[:_NAMED]
+    ]
     more = f" and {len(scores) - _NAMED} more" if len(scores) > _NAMED else ""
     return "; ".join(words) + more
 
@@ -102,9 +122,14 @@ def _errors(cells: Sequence[TableCell]) -> Iterator[str]:
     kinds = {cell.error_over for cell in cells if cell.error_over}
     seeds = {cell.done for cell in cells if cell.error_over == "seeds"}
     if kinds == {"episodes"}:
-        yield "± is one standard error over the held-out Episodes of a single Run; it says nothing of other seeds."
+        yield (
+            "± is one standard error over the held-out Episodes of a single Run; it says "
+            "nothing of other seeds."
+        )
     elif kinds:
-        few = " (fewer than three: read it as a spread, not as an interval)" if min(seeds) < 3 else ""
+        few = (
+            " (fewer than three: read it as a spread, not as an interval)" if min(seeds) < 3 else ""
+        )
         span = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
         yield f"± is one standard error over {span} seeds{few}."
         if "episodes" in kinds:

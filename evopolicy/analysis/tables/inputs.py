@@ -1,4 +1,5 @@
-"""What stands in a table: a person's own cells and the published ones, chosen, checked and named."""
+"""What stands in a table: a person's own cells and the published ones, chosen, checked and
+named."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ from evopolicy.present.table import PUBLISHED_MARK, Cell
 
 _NAMED = 6
 _PER_BENCHMARK = ("rank", "heldout", "normalized", "difference")
-"""Kinds whose published rows are numbers of single Benchmarks; others published means over groups of them."""
+"""Kinds whose published rows are numbers of single Benchmarks; others published means over groups
+of them."""
 PAIRED = ("rank", "difference")
 """Of them, those that pair Episodes across entries."""
 _PUBLISHED = (*_PER_BENCHMARK, "edits", "code")
@@ -97,7 +99,9 @@ class TableInputs:
         """The rows of a frame of this table's valid Runs."""
         done = {(score.entry, score.benchmark) for score in self.own if score.status == "done"}
         pairs = zip(frame["entry"], frame["benchmark"], frame["valid"], strict=True)
-        return frame[[bool(valid) and (entry, benchmark) in done for entry, benchmark, valid in pairs]]
+        return frame[
+            [bool(valid) and (entry, benchmark) in done for entry, benchmark, valid in pairs]
+        ]
 
     def table(self) -> Frames:
         """The frames. Raises ConfigError where only published rows are there."""
@@ -109,13 +113,14 @@ class TableInputs:
 def gather(config: TableConfig, frames: Frames | None) -> TableInputs:
     """The cells a table is made of.
 
-    Raises ConfigError for an entry or Benchmark there is not and where there is nothing to show; RecordError where
-    conditions differ that may not, or (unless a rank table decides itself) where cells are missing that may not.
-    """
+    Raises ConfigError for an entry or Benchmark there is not and where there is nothing to show;
+    RecordError where conditions differ that may not, or (unless a rank table decides itself) where
+    cells are missing that may not."""
     published = _published(config)
     if frames is None and not published:
         raise ConfigError(
-            f"table: of {config.kind} no published rows are shown; name Runs, sweep=NAME or source=FOLDER"
+            f"table: of {config.kind} no published rows are shown; name Runs, sweep=NAME or "
+            "source=FOLDER"
         )
     own = frames.scores() if frames is not None else []
     slugs = _slugs(own)
@@ -131,11 +136,27 @@ def gather(config: TableConfig, frames: Frames | None) -> TableInputs:
         config = replace(config, entries=tuple(mixed.get(entry, entry) for entry in config.entries))
         frames = frames.renamed(mixed)
     ids = {slugs[b.id]: b.id for b in CORE16}
-    ids |= {score.benchmark: gymnasium_id(score.benchmark_id) for score in own if score.benchmark_id}
+    ids |= {
+        score.benchmark: gymnasium_id(score.benchmark_id) for score in own if score.benchmark_id
+    }
     benchmarks = _benchmarks(config, own, published, slugs)
-    notes = [*left_out, *mixes, *_unlike_notes(config, own), *_published_notes(back, own), *_run_notes(config, own)]
+    notes = [
+        *left_out,
+        *mixes,
+        *_unlike_notes(config, own),
+        *_published_notes(back, own),
+        *_run_notes(config, own),
+    ]
     inputs = TableInputs(
-        config, frames, tuple(own), tuple(published), back, benchmarks, _titles(benchmarks, ids), ids, ()
+        config,
+        frames,
+        tuple(own),
+        tuple(published),
+        back,
+        benchmarks,
+        _titles(benchmarks, ids),
+        ids,
+        (),
     )
     if config.kind == "rank":
         return replace(inputs, notes=tuple(notes))
@@ -144,7 +165,10 @@ def gather(config: TableConfig, frames: Frames | None) -> TableInputs:
     complete = _complete(inputs) if means and (found or config.kind == "normalized") else benchmarks
     if len(complete) < len(benchmarks):
         whose = "entries" if config.kind in _PER_BENCHMARK or not published else "entries of Runs"
-        found.append(f"Over the {len(complete)} of {len(benchmarks)} Benchmarks that are complete for all {whose}.")
+        found.append(
+            f"Over the {len(complete)} of {len(benchmarks)} Benchmarks that are complete for all "
+            f"{whose}."
+        )
         inputs = _restricted(inputs, complete)
     found += _scope_notes(inputs)
     return replace(inputs, notes=(*notes, *found))
@@ -158,38 +182,54 @@ def _published(config: TableConfig) -> list[CellScore]:
 
 
 def _slugs(own: Sequence[CellScore]) -> dict[str, str]:
-    """Our slug of each published Benchmark, by Gymnasium id: of the Runs that are of it, else the suite's."""
+    """Our slug of each published Benchmark, by Gymnasium id: of the Runs that are of it, else the
+    suite's."""
     found = slugs_of((score.benchmark, score.benchmark_id) for score in own)
     return {id_: found.get(id_, slug) for id_, slug in SLUGS.items()}
 
 
 def _published_names(own: Sequence[CellScore], published: Sequence[CellScore]) -> dict[str, str]:
     taken = {score.entry for score in own}
-    return {e: as_published(e) if e in taken else e for e in ENTRIES if any(s.entry == e for s in published)}
+    return {
+        e: as_published(e) if e in taken else e
+        for e in ENTRIES
+        if any(s.entry == e for s in published)
+    }
 
 
 def _choose(
     config: TableConfig, own: list[CellScore], published: list[CellScore], slugs: Mapping[str, str]
 ) -> tuple[list[CellScore], list[CellScore], list[str]]:
-    """The cells of the entries and Benchmarks that were asked for, and what is left out of the table."""
+    """The cells of the entries and Benchmarks that were asked for, and what is left out of the
+    table."""
     scores = [*own, *published]
     entries = list(dict.fromkeys(score.entry for score in scores))
     for name in config.entries:
         if name not in entries:
-            raise ConfigError(f"entries: there is no entry '{name}' here.{did_you_mean(name, entries)}")
+            raise ConfigError(
+                f"entries: there is no entry '{name}' here.{did_you_mean(name, entries)}"
+            )
     chosen = set(config.entries or entries)
-    wanted = set(_wanted(config, own, slugs)) if config.benchmarks else {score.benchmark for score in scores}
+    wanted = (
+        set(_wanted(config, own, slugs))
+        if config.benchmarks
+        else {score.benchmark for score in scores}
+    )
     beside = list(dict.fromkeys(score.benchmark for score in own if score.benchmark not in wanted))
     notes = [f"Not of this table's Benchmarks and left out: {_few(beside)}."] if beside else []
-    kept = [[s for s in part if s.entry in chosen and s.benchmark in wanted] for part in (own, published)]
+    kept = [
+        [s for s in part if s.entry in chosen and s.benchmark in wanted]
+        for part in (own, published)
+    ]
     if own and not kept[0]:
         raise RecordError(
-            f"table: none of your Runs is of this table's entries and Benchmarks (yours: {_few(beside or entries)});"
-            " name a table that has them, or benchmarks=[...]"
+            "table: none of your Runs is of this table's entries and Benchmarks (yours: "
+            f"{_few(beside or entries)}); name a table that has them, or benchmarks=[...]"
         )
     if not any(kept):
         raise RecordError(
-            "table: none of the Runs is of the entries and Benchmarks it shows; change the two, or source"
+            "table: none of the Runs is of the entries and Benchmarks it shows; change the two, "
+            "or source"
         )
     return kept[0], kept[1], notes
 
@@ -197,7 +237,12 @@ def _choose(
 def _wanted(config: TableConfig, own: Sequence[CellScore], slugs: Mapping[str, str]) -> list[str]:
     """Slugs of `config.benchmarks`."""
     known = {**slugs, **{slug: slug for slug in slugs.values()}}
-    known |= {name: score.benchmark for score in own for name in (score.benchmark, score.benchmark_id) if name}
+    known |= {
+        name: score.benchmark
+        for score in own
+        for name in (score.benchmark, score.benchmark_id)
+        if name
+    }
     known |= slugs_of((score.benchmark, score.benchmark_id) for score in own)
     found: dict[str, None] = {}
     for name in config.benchmarks:
@@ -207,13 +252,17 @@ def _wanted(config: TableConfig, own: Sequence[CellScore], slugs: Mapping[str, s
             found[known[name]] = None
         else:
             raise ConfigError(
-                f"benchmarks: there is no Benchmark '{name}' here.{did_you_mean(name, [*known, 'core16'])}"
+                f"benchmarks: there is no Benchmark '{name}' "
+                f"here.{did_you_mean(name, [*known, 'core16'])}"
             )
     return list(found)
 
 
 def _benchmarks(
-    config: TableConfig, own: Sequence[CellScore], published: Sequence[CellScore], slugs: Mapping[str, str]
+    config: TableConfig,
+    own: Sequence[CellScore],
+    published: Sequence[CellScore],
+    slugs: Mapping[str, str],
 ) -> tuple[str, ...]:
     if config.benchmarks:
         return tuple(_wanted(config, own, slugs))
@@ -235,7 +284,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-# --- what has to be known ----------------------------------------------------------------------------------------
+# --- what has to be known -------------------------------------------------------------------------
 
 
 def _published_notes(names: Mapping[str, str], own: Sequence[CellScore]) -> list[str]:
@@ -245,7 +294,8 @@ def _published_notes(names: Mapping[str, str], own: Sequence[CellScore]) -> list
 
 
 def _unlike_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
-    """Where Episodes cannot be paired: across entries in ranks, else within one entry's own Runs."""
+    """Where Episodes cannot be paired: across entries in ranks, else within one entry's own
+    Runs."""
     if config.kind not in _PER_BENCHMARK or config.over is None:
         return []
     if config.kind in PAIRED:
@@ -256,16 +306,27 @@ def _unlike_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
 def _scope_notes(inputs: TableInputs) -> list[str]:
     """Where published means over groups stand beside Runs of other Benchmarks."""
     paper = {slug for slug, id_ in inputs.ids.items() if id_ in SLUGS}
-    there = [slug for slug in inputs.benchmarks if any(score.benchmark == slug for score in inputs.own)]
-    if inputs.config.kind in _PER_BENCHMARK or not (inputs.published and there) or set(there) == paper:
+    there = [
+        slug for slug in inputs.benchmarks if any(score.benchmark == slug for score in inputs.own)
+    ]
+    if (
+        inputs.config.kind in _PER_BENCHMARK
+        or not (inputs.published and there)
+        or set(there) == paper
+    ):
         return []
     titles = _few([inputs.titles[slug] for slug in there])
-    return [f"Published rows are over all {len(SLUGS)} Benchmarks of Core16, the others over {titles} alone."]
+    return [
+        f"Published rows are over all {len(SLUGS)} Benchmarks of Core16, the others over {titles} "
+        "alone."
+    ]
 
 
 def _run_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
     notes = list(about(own))
-    counts = Counter(f"{score.entry} on {score.benchmark}" for score in own if score.status == "done")
+    counts = Counter(
+        f"{score.entry} on {score.benchmark}" for score in own if score.status == "done"
+    )
     if config.kind not in _PER_BENCHMARK:
         foot = few_runs_foot(counts, "they do not say what another Run would do")
     elif config.over is None:
@@ -273,7 +334,9 @@ def _run_notes(config: TableConfig, own: Sequence[CellScore]) -> list[str]:
     elif config.kind == "rank" and config.over != "episodes":
         foot = ""  # the intervals themselves say whose there are none of
     else:
-        foot = few_runs_foot(counts, MIXED) if config.kind == "normalized" else few_runs_foot(counts)
+        foot = (
+            few_runs_foot(counts, MIXED) if config.kind == "normalized" else few_runs_foot(counts)
+        )
     return [*notes, *([foot] if foot else [])]
 
 
@@ -283,13 +346,21 @@ def _complete(inputs: TableInputs) -> tuple[str, ...]:
     entries = {score.entry for score in cells}
     gone = {score.benchmark for score in cells if score.status != "done"}
     there = {(score.entry, score.benchmark) for score in cells}
-    return tuple(b for b in inputs.benchmarks if b not in gone and all((entry, b) in there for entry in entries))
+    return tuple(
+        b
+        for b in inputs.benchmarks
+        if b not in gone and all((entry, b) in there for entry in entries)
+    )
 
 
 def _restricted(inputs: TableInputs, benchmarks: Sequence[str]) -> TableInputs:
-    """`inputs` with the cells of `benchmarks` alone, but for what the paper published over all of its Benchmarks."""
+    """`inputs` with the cells of `benchmarks` alone, but for what the paper published over all of
+    its Benchmarks."""
     if not benchmarks:
-        raise RecordError("table: no Benchmark is complete for all entries; run what is missing, or choose entries")
+        raise RecordError(
+            "table: no Benchmark is complete for all entries; run what is missing, or choose "
+            "entries"
+        )
     own = tuple(score for score in inputs.own if score.benchmark in benchmarks)
     published = inputs.published
     if inputs.config.kind in _PER_BENCHMARK:

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 def paper_table(config: TableConfig, frames: Frames | None = None, *, name: str = "table") -> Table:
     """The table `config` describes, of the Runs in `frames` (None: published rows alone).
 
-    Raises ConfigError for an entry, Benchmark or anchor there is not and where there is nothing to show; RecordError
-    where cells are missing or conditions differ and neither was asked for.
-    """
+    Raises ConfigError for an entry, Benchmark or anchor there is not and where there is nothing to
+    show; RecordError where cells are missing or conditions differ and neither was asked for."""
     from evopolicy.analysis.tables.inputs import gather
     from evopolicy.present.table import mark_kinds
 

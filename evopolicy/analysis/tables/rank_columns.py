@@ -1,4 +1,5 @@
-"""The rank table as it is shown: its columns, its digits, and what stands in its place where it is wide."""
+"""The rank table as it is shown: its columns, its digits, and what stands in its place where it is
+wide."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ _SIDE_BY_SIDE = 6
 """Benchmarks that may stand beside the ranks; more are rows of a table of their own."""
 _OPEN = "…"
 _DATA = (
-    *("benchmarks_ranked", "benchmarks", "cells_done", "cells", "failures", "failed_episodes", "episodes"),
+    *(
+        "benchmarks_ranked",
+        "benchmarks",
+        "cells_done",
+        "cells",
+        "failures",
+        "failed_episodes",
+        "episodes",
+    ),
     "wall_seconds",
 )
 _Filled = tuple[Column, list[Cell]]
@@ -26,7 +35,9 @@ def present_ranks(table: RankTable, title: str = "") -> Table:
     heldout = heldout_cells(table)
     beside: list[_Filled] = []
     for benchmark in table.benchmarks:
-        beside.append((Column(benchmark, benchmark), [heldout[row.entry, benchmark] for row in table.entries]))
+        beside.append(
+            (Column(benchmark, benchmark), [heldout[row.entry, benchmark] for row in table.entries])
+        )
         beside += _behind(table, benchmark)
     whole = joined("rank", title, [*ranks, *_data(table), *beside, *_ends(table)], stub=2)
     parts = (
@@ -34,11 +45,14 @@ def present_ranks(table: RankTable, title: str = "") -> Table:
         joined("heldout", "", _by_benchmark(table, heldout)),
     )
     crowded = len(table.benchmarks) > _SIDE_BY_SIDE or bool(table.categories)
-    return replace(whole, notes=table.notes, best="best on its Benchmark", parts=parts, crowded=crowded)
+    return replace(
+        whole, notes=table.notes, best="best on its Benchmark", parts=parts, crowded=crowded
+    )
 
 
 def heldout_cells(table: RankTable) -> dict[tuple[str, str], Cell]:
-    """The held-out mean of each entry on each Benchmark with its standard error, the best on a Benchmark marked."""
+    """The held-out mean of each entry on each Benchmark with its standard error, the best on a
+    Benchmark marked."""
     mixed = any(cell.error_over == "seeds" for cell in table.cells.values())
     found: dict[tuple[str, str], Cell] = {}
     for benchmark in table.benchmarks:
@@ -46,7 +60,9 @@ def heldout_cells(table: RankTable) -> dict[tuple[str, str], Cell]:
         errors = [cell.standard_error or 0.0 for cell in column]
         decimals = fitting([cell.mean for cell in column], max(errors, default=0.0))
         cells = mark_best([_heldout(cell, decimals, mixed) for cell in column])
-        found |= {(row.entry, benchmark): cell for row, cell in zip(table.entries, cells, strict=True)}
+        found |= {
+            (row.entry, benchmark): cell for row, cell in zip(table.entries, cells, strict=True)
+        }
     return found
 
 
@@ -61,7 +77,10 @@ def _heldout(cell: TableCell, decimals: int | None, mixed: bool) -> Cell:
 def _ranks(table: RankTable) -> list[_Filled]:
     rows = table.entries
     categories: list[_Filled] = [
-        (Column(f"rank_score {name}", name), [ranked(table.category_scores.get((row.entry, name))) for row in rows])
+        (
+            Column(f"rank_score {name}", name),
+            [ranked(table.category_scores.get((row.entry, name))) for row in rows],
+        )
         for name in table.categories
     ]
     return [
@@ -82,11 +101,21 @@ def _of_ranks(row: EntryRank, value: int) -> Cell:
 def _data(table: RankTable) -> list[_Filled]:
     """What CSV has of each entry beside what is shown."""
     rows = [
-        (row.benchmarks, len(table.benchmarks), row.cells_done, row.cells_total, row.failures, row.policy_failures)
+        (
+            row.benchmarks,
+            len(table.benchmarks),
+            row.cells_done,
+            row.cells_total,
+            row.failures,
+            row.policy_failures,
+        )
         + (row.episodes, round(row.wall_seconds, 3))
         for row in table.entries
     ]
-    return [(Column(name, name, drawn=False), [Cell(row[place]) for row in rows]) for place, name in enumerate(_DATA)]
+    return [
+        (Column(name, name, drawn=False), [Cell(row[place]) for row in rows])
+        for place, name in enumerate(_DATA)
+    ]
 
 
 def _behind(table: RankTable, benchmark: str) -> list[_Filled]:
@@ -106,18 +135,32 @@ def _behind(table: RankTable, benchmark: str) -> list[_Filled]:
 def _ends(table: RankTable) -> list[_Filled]:
     """How much of what was planned there is: words, which CSV has as numbers."""
     rows = table.entries
-    done = [Cell(f"{row.cells_done}/{row.cells_total}", f"{row.cells_done}/{row.cells_total}") for row in rows]
+    done = [
+        Cell(f"{row.cells_done}/{row.cells_total}", f"{row.cells_done}/{row.cells_total}")
+        for row in rows
+    ]
     ends: list[_Filled] = [(Column("done", "cells", stored=False), done)]
     if any(row.policy_failures for row in rows):
         failed = [f"{row.policy_failures}/{row.episodes}" for row in rows]
-        ends.append((Column("failed", "failed Episodes", stored=False), [Cell(text, text) for text in failed]))
+        ends.append(
+            (
+                Column("failed", "failed Episodes", stored=False),
+                [Cell(text, text) for text in failed],
+            )
+        )
     return ends
 
 
 def _by_benchmark(table: RankTable, heldout: dict[tuple[str, str], Cell]) -> list[_Filled]:
     """A row a Benchmark and a column an entry."""
-    names: _Filled = (Column("benchmark", "held-out mean", text=True), [words(name) for name in table.benchmarks])
+    names: _Filled = (
+        Column("benchmark", "held-out mean", text=True),
+        [words(name) for name in table.benchmarks],
+    )
     return [
         names,
-        *((Column(row.entry, row.entry), [heldout[row.entry, b] for b in table.benchmarks]) for row in table.entries),
+        *(
+            (Column(row.entry, row.entry), [heldout[row.entry, b] for b in table.benchmarks])
+            for row in table.entries
+        ),
     ]

@@ -1,4 +1,5 @@
-"""The rank table: entries by their rank score, with what it rests on. `render` turns it into text."""
+"""The rank table: entries by their rank score, with what it rests on. `render` turns it into
+text."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class TableCell:
     """Mean over the seeds that are done; None where none is."""
     standard_error: float | None
     error_over: ErrorOver
-    """'seeds' from two seeds on; 'episodes' (of the one Run) where one is done; '' without a standard error."""
+    """'seeds' from two seeds on; 'episodes' (of the one Run) where one is done; '' without a
+    standard error."""
     done: int
     """Seeds with a valid held-out result."""
     planned: int
@@ -80,7 +82,8 @@ class EntryRank:
     wall_seconds: float
     """Thinking, evaluating, Validation and Assessment, summed over every cell that has begun."""
     usage: Mapping[str, float] = field(default_factory=dict)
-    """Tokens, requests and cost the provider reported, summed likewise; no key for what no cell reports."""
+    """Tokens, requests and cost the provider reported, summed likewise; no key for what no cell
+    reports."""
     heldout: Mapping[str, float] = field(default_factory=dict)
     """Held-out mean by Benchmark, over the seeds that are done."""
 
@@ -114,12 +117,13 @@ def rank_table(
 ) -> RankTable:
     """Rank the entries of `source` (a Found, Frames or Runs) by the mean of their rank scores.
 
-    An entry is complete on a Benchmark when each of its planned seeds has a valid held-out result. `missing` says what
-    happens where one is not: 'exclude' ranks over the Benchmarks complete for all entries, leaves out an entry that has
-    nothing and expects nothing, and says so; 'worst' ranks it last there; 'refuse' raises RecordError naming the cells.
-    Conditions that differ are refused unless named in `allow` (see `check_comparable`). `groups` names the category of
-    each Benchmark by slug or Gymnasium id. `extra` adds cells that are no Runs (published ones), `notes` footnotes.
-    """
+    An entry is complete on a Benchmark when each of its planned seeds has a valid held-out result.
+    `missing` says what happens where one is not: 'exclude' ranks over the Benchmarks complete for
+    all entries, leaves out an entry that has nothing and expects nothing, and says so; 'worst'
+    ranks it last there; 'refuse' raises RecordError naming the cells. Conditions that differ are
+    refused unless named in `allow` (see `check_comparable`). `groups` names the category of each
+    Benchmark by slug or Gymnasium id. `extra` adds cells that are no Runs (published ones), `notes`
+    footnotes."""
     scores = _join_extra(cell_scores(source), extra)
     mixes = check_comparable(scores, allow)
     names = mixed_names(scores)
@@ -131,9 +135,9 @@ def rank_table(
 def entry_ranks(runs: Iterable[Run], planned: Sequence[Cell] = ()) -> dict[str, EntryRank]:
     """What is known of each entry while a sweep runs or after it, by entry; best first.
 
-    `planned` are the sweep's cells (a Found brings its own); they say how many cells are still to come. Never refuses:
-    missing cells are excluded as `rank_table` does it, and whether the Runs may be compared is left to the tables.
-    """
+    `planned` are the sweep's cells (a Found brings its own); they say how many cells are still to
+    come. Never refuses: missing cells are excluded as `rank_table` does it, and whether the Runs
+    may be compared is left to the tables."""
     return {row.entry: row for row in _table(cell_scores(runs, planned), "exclude", {}).entries}
 
 
@@ -162,7 +166,9 @@ class _Sheet:
 def _lay_out(scores: Sequence[CellScore]) -> _Sheet:
     entries = tuple(dict.fromkeys(score.entry for score in scores))
     benchmarks = tuple(dict.fromkeys(score.benchmark for score in scores))
-    grouped: dict[tuple[str, str], list[CellScore]] = {(e, b): [] for e in entries for b in benchmarks}
+    grouped: dict[tuple[str, str], list[CellScore]] = {
+        (e, b): [] for e in entries for b in benchmarks
+    }
     done = {(s.entry, s.benchmark, s.seed) for s in scores if s.status == "done"}
     for score in scores:
         if score.status == "done" or (score.entry, score.benchmark, score.seed) not in done:
@@ -187,10 +193,14 @@ def _table(scores: Sequence[CellScore], missing: Missing, groups: Mapping[str, s
         for j, benchmark in enumerate(sheet.benchmarks):
             if ranking.included[j]:
                 cells[entry, benchmark] = replace(
-                    cells[entry, benchmark], rank=int(ranking.ranks[i, j]), rank_score=float(ranking.scores[i, j])
+                    cells[entry, benchmark],
+                    rank=int(ranking.ranks[i, j]),
+                    rank_score=float(ranking.scores[i, j]),
                 )
     entries = _entries(sheet, cells, ranking, ranked_entries)
-    ranked = tuple(b for b, counts in zip(sheet.benchmarks, ranking.included, strict=True) if counts)
+    ranked = tuple(
+        b for b, counts in zip(sheet.benchmarks, ranking.included, strict=True) if counts
+    )
     categories, category_scores = _categories(scores, sheet, ranking, ranked_entries, groups)
     table = RankTable(entries, sheet.benchmarks, ranked, cells, categories, category_scores)
     return replace(table, notes=tuple(footnotes.write(table, sheet.pairs, missing, absent)))
@@ -199,7 +209,9 @@ def _table(scores: Sequence[CellScore], missing: Missing, groups: Mapping[str, s
 def _cells(sheet: _Sheet) -> dict[tuple[str, str], TableCell]:
     means, errors = rank.average_seeds(sheet.seeds), rank.seed_errors(sheet.seeds)
     return {
-        (entry, benchmark): _cell(sheet.pairs[entry, benchmark], float(means[i, j]), float(errors[i, j]))
+        (entry, benchmark): _cell(
+            sheet.pairs[entry, benchmark], float(means[i, j]), float(errors[i, j])
+        )
         for i, entry in enumerate(sheet.entries)
         for j, benchmark in enumerate(sheet.benchmarks)
     }
@@ -212,22 +224,27 @@ def _cell(found: Sequence[CellScore], mean: float, error: float) -> TableCell:
     deviation = error if over else None
     if len(done) == 1 and done[0].standard_error is not None:
         over, deviation = "episodes", done[0].standard_error
-    return TableCell(None if math.isnan(mean) else mean, deviation, over, len(done), len(found), open_)
+    return TableCell(
+        None if math.isnan(mean) else mean, deviation, over, len(done), len(found), open_
+    )
 
 
 def _refuse_missing(sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell]) -> None:
     gone = [score for found in sheet.pairs.values() for score in found if score.status != "done"]
-    never = [f"{entry} on {benchmark}" for (entry, benchmark), cell in cells.items() if cell.planned == 0]
+    never = [
+        f"{entry} on {benchmark}" for (entry, benchmark), cell in cells.items() if cell.planned == 0
+    ]
     if gone or never:
         words = name_missing(gone, never, 4)
         raise RecordError(
-            f"rank table: {len(gone) + len(never)} cells have no valid result ({words}); run them, or set missing to "
-            "'exclude' or 'worst'"
+            f"rank table: {len(gone) + len(never)} cells have no valid result ({words}); run "
+            "them, or set missing to 'exclude' or 'worst'"
         )
 
 
 def _absent(sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell]) -> tuple[str, ...]:
-    """Entries with nothing done and nothing to come: they would keep every Benchmark from being complete."""
+    """Entries with nothing done and nothing to come: they would keep every Benchmark from being
+    complete."""
     return tuple(
         entry
         for entry in sheet.entries
@@ -236,7 +253,10 @@ def _absent(sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell]) -> tuple[
 
 
 def _rank(
-    sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell], missing: Missing, absent: Collection[str]
+    sheet: _Sheet,
+    cells: Mapping[tuple[str, str], TableCell],
+    missing: Missing,
+    absent: Collection[str],
 ) -> tuple[rank.Ranking, tuple[str, ...]]:
     entries = tuple(entry for entry in sheet.entries if entry not in absent)
     means = np.full((len(entries), len(sheet.benchmarks)), np.nan)
@@ -250,10 +270,15 @@ def _rank(
 
 
 def _entries(
-    sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell], ranking: rank.Ranking, ranked: Sequence[str]
+    sheet: _Sheet,
+    cells: Mapping[tuple[str, str], TableCell],
+    ranking: rank.Ranking,
+    ranked: Sequence[str],
 ) -> tuple[EntryRank, ...]:
     known = ranking.included.any()
-    scores = {entry: float(ranking.rank_score[i]) for i, entry in enumerate(ranked)} if known else {}
+    scores = (
+        {entry: float(ranking.rank_score[i]) for i, entry in enumerate(ranked)} if known else {}
+    )
     rows = []
     for entry in sheet.entries:
         score = scores.get(entry)
@@ -261,14 +286,21 @@ def _entries(
         rows.append(
             replace(
                 _totals(entry, sheet, cells),
-                place=None if score is None else 1 + sum(other > score for other in scores.values()),
+                place=None
+                if score is None
+                else 1 + sum(other > score for other in scores.values()),
                 rank_score=score,
                 wins=0 if i is None else int(ranking.wins[i]),
                 top2=0 if i is None else int(ranking.top2[i]),
                 benchmarks=0 if i is None else int(ranking.included.sum()),
             )
         )
-    return tuple(sorted(rows, key=lambda row: (row.place is None, row.place or 0, -row.wins, -row.top2, row.entry)))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (row.place is None, row.place or 0, -row.wins, -row.top2, row.entry),
+        )
+    )
 
 
 def _totals(entry: str, sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell]) -> EntryRank:
@@ -300,11 +332,17 @@ def _totals(entry: str, sheet: _Sheet, cells: Mapping[tuple[str, str], TableCell
 
 
 def _categories(
-    scores: Sequence[CellScore], sheet: _Sheet, ranking: rank.Ranking, entries: Sequence[str], groups: Mapping[str, str]
+    scores: Sequence[CellScore],
+    sheet: _Sheet,
+    ranking: rank.Ranking,
+    entries: Sequence[str],
+    groups: Mapping[str, str],
 ) -> tuple[tuple[str, ...], dict[tuple[str, str], float | None]]:
     if not groups:
         return (), {}
-    ids = {score.benchmark: gymnasium_id(score.benchmark_id) for score in scores if score.benchmark_id}
+    ids = {
+        score.benchmark: gymnasium_id(score.benchmark_id) for score in scores if score.benchmark_id
+    }
     names = [groups.get(b) or groups.get(ids.get(b, "")) or "other" for b in sheet.benchmarks]
     means = rank.category_means(ranking, names)
     return tuple(means), {

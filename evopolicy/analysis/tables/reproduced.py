@@ -1,4 +1,5 @@
-"""The paper's row 'uniform random' beside the same measured here, where Runs are of its cases and seeds."""
+"""The paper's row 'uniform random' beside the same measured here, where Runs are of its cases and
+seeds."""
 
 from __future__ import annotations
 
@@ -40,17 +41,24 @@ class RandomCell:
 def random_row(runs: Iterable[Run]) -> list[RandomCell]:
     """The cells of `runs` that measured what the paper published, in the paper's order.
 
-    Those are the finished, valid Runs of the agent `random` on the paper's hash cases, each Policy seeded with its
-    case + 1, over the 32 held-out Episodes.
-    """
+    Those are the finished, valid Runs of the agent `random` on the paper's hash cases, each Policy
+    seeded with its case + 1, over the 32 held-out Episodes."""
     published = {b.id: (place, b.means[ENTRIES.index(RANDOM)]) for place, b in enumerate(CORE16)}
     found: list[tuple[int, RandomCell]] = []
     for run in runs:
         task = gymnasium_id(run.record.benchmark.id)
         measured = run.result.assessment
-        if task in published and _is_the_papers(run.record) and run.finished and run.valid and measured:
+        if (
+            task in published
+            and _is_the_papers(run.record)
+            and run.finished
+            and run.valid
+            and measured
+        ):
             place, mean = published[task]
-            cell = RandomCell(run.record.benchmark.slug, mean, measured.mean, measured.standard_error)
+            cell = RandomCell(
+                run.record.benchmark.slug, mean, measured.mean, measured.standard_error
+            )
             found.append((place, cell))
     return [cell for _, cell in sorted(found, key=lambda pair: pair[0])]
 
@@ -82,7 +90,8 @@ def random_table(cells: Sequence[RandomCell]) -> Table:
     )
     equal = sum(cell.equal for cell in cells)
     note = (
-        f"{RANDOM}, published ({SOURCE}) and measured on the same cases and seeds: {equal} of {len(cells)} equal to the"
-        " last published digit. What cannot be, and why, is in the README of the Benchmark's distribution."
+        f"{RANDOM}, published ({SOURCE}) and measured on the same cases and seeds: {equal} of "
+        f"{len(cells)} equal to the last published digit. What cannot be, and why, is in the "
+        "README of the Benchmark's distribution."
     )
     return Table("random", "", columns, tuple(rows), notes=(note,))

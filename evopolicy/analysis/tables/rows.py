@@ -1,4 +1,5 @@
-"""How tables of Runs are laid out: a row an entry or a cell, every column once a group of Benchmarks."""
+"""How tables of Runs are laid out: a row an entry or a cell, every column once a group of
+Benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def row_names(inputs: TableInputs) -> list[Row]:
     if inputs.config.rows == "entries":
         return [(entry, None) for entry in inputs.entries]
     there = {(score.entry, score.benchmark) for score in inputs.own}
-    return [(entry, b) for b in inputs.benchmarks for entry in inputs.entries if (entry, b) in there]
+    return [
+        (entry, b) for b in inputs.benchmarks for entry in inputs.entries if (entry, b) in there
+    ]
 
 
 def of_row(inputs: TableInputs, frame: pd.DataFrame, row: Row, group: str) -> pd.DataFrame:
@@ -39,7 +42,9 @@ def lay_out(inputs: TableInputs, name: str, cell: Callable[[Row, str, str], Cell
     stub = len(columns)
     columns += [
         Column(
-            f"{column} {group}".strip(), COLUMNS[config.kind][column].head(column), group=_group_title(inputs, group)
+            f"{column} {group}".strip(),
+            COLUMNS[config.kind][column].head(column),
+            group=_group_title(inputs, group),
         )
         for group, column in places
     ]
@@ -63,4 +68,6 @@ def integer(value: int) -> Cell:
 
 
 def noted(table: Table, notes: Sequence[str]) -> Table:
-    return Table(table.name, table.title, table.columns, table.rows, table.stub, tuple(dict.fromkeys(notes)))
+    return Table(
+        table.name, table.title, table.columns, table.rows, table.stub, tuple(dict.fromkeys(notes))
+    )

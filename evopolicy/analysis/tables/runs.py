@@ -18,7 +18,12 @@ from evopolicy.analysis.records.columns import typed_frame
 from evopolicy.analysis.records.frame_columns import COLUMNS as FRAMES
 from evopolicy.analysis.records.trajectory import curve_areas, curve_points, curve_reach
 from evopolicy.analysis.records.validity import score_gaps, selection_validity
-from evopolicy.analysis.stats.intervals import MIN_RUNS, Interval, aggregate_mean_interval, interval_notes
+from evopolicy.analysis.stats.intervals import (
+    MIN_RUNS,
+    Interval,
+    aggregate_mean_interval,
+    interval_notes,
+)
 from evopolicy.analysis.stats.ties import is_above
 from evopolicy.analysis.tables.config import COLUMNS, TableColumn
 from evopolicy.analysis.tables.estimates import estimate_notes, estimated
@@ -38,7 +43,9 @@ _Published = Callable[[TableInputs, str, str, str], float | None]
 def code_table(inputs: TableInputs, name: str) -> Table:
     """Measures of the selected source bundles: means over Benchmarks of the means over Runs."""
     runs = inputs.valid(inputs.table().runs) if inputs.own else typed_frame(FRAMES["runs"], [])
-    known = _code_runs(inputs, runs) if inputs.own else runs.reindex(columns=[*runs.columns, *NUMBERS])
+    known = (
+        _code_runs(inputs, runs) if inputs.own else runs.reindex(columns=[*runs.columns, *NUMBERS])
+    )
     table = _means(inputs, name, known, _published_code)
     notes = [*table.notes, published_facts.CODE_NOTE] if inputs.published else list(table.notes)
     if gone := len(runs) - len(known):
@@ -50,7 +57,9 @@ def code_table(inputs: TableInputs, name: str) -> Table:
 def _code_runs(inputs: TableInputs, runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` with the measures of their selected Programs, of those whose source is there."""
     code = code_frame(inputs.table()).dropna(subset=["parsed"])
-    code = code.drop_duplicates(["run", "program"], keep="last").rename(columns={"program": "selected_program"})
+    code = code.drop_duplicates(["run", "program"], keep="last").rename(
+        columns={"program": "selected_program"}
+    )
     return runs.merge(code[["run", "selected_program", *NUMBERS]], on=["run", "selected_program"])
 
 
@@ -83,13 +92,17 @@ def _efficiency_runs(inputs: TableInputs) -> pd.DataFrame:
     frames = inputs.table()
     runs = inputs.valid(frames.runs)
     curves = inputs.valid(curve_points(frames))
-    reach = curve_reach(curves, fractions=(0.5, 0.8)).pivot(index="run", columns="fraction", values="at")
+    reach = curve_reach(curves, fractions=(0.5, 0.8)).pivot(
+        index="run", columns="fraction", values="at"
+    )
     known = curves.dropna(subset=["best_validation"])
     best = known.groupby("run")["best_validation"].transform("last")
     soon = {
         "units_to_50": reach.get(0.5),
         "units_to_80": reach.get(0.8),
-        "units_to_best": known[known["best_validation"] == best].drop_duplicates("run").set_index("run")["units"],
+        "units_to_best": known[known["best_validation"] == best]
+        .drop_duplicates("run")
+        .set_index("run")["units"],
         "units_to_stable": {run: _units_to_stable(points) for run, points in curves.groupby("run")},
         "normalized_area": curve_areas(curves).set_index("run")["normalized_area"],
     }
@@ -98,8 +111,8 @@ def _efficiency_runs(inputs: TableInputs) -> pd.DataFrame:
 
 
 def _units_to_stable(points: pd.DataFrame) -> float:
-    """Units at the first of the last unbroken row of Submissions that are above the first one on Validation; NaN where
-    the last one is not, or one of the row is not known."""
+    """Units at the first of the last unbroken row of Submissions that are above the first one on
+    Validation; NaN where the last one is not, or one of the row is not known."""
     values = points["validation"].to_numpy()
     fell = np.flatnonzero(~is_above(values, values[0]))  # the first one itself, at the least
     later = points["units"].iloc[fell[-1] + 1 :]
@@ -107,51 +120,69 @@ def _units_to_stable(points: pd.DataFrame) -> float:
 
 
 def selection_table(inputs: TableInputs, name: str) -> Table:
-    """What was selected beside the last, the best in training and the best in hindsight, by cell."""
+    """What was selected beside the last, the best in training and the best in hindsight, by
+    cell."""
     runs = _selection_runs(inputs)
     table = _means(inputs, name, runs)
     notes = list(table.notes)
     empty = int(runs["programs"].isna().sum())
     if empty:
-        notes.append(f"Of the initial Program, since nothing was published: {empty} of {plural(len(runs), 'Run')}.")
+        notes.append(
+            f"Of the initial Program, since nothing was published: {empty} of "
+            f"{plural(len(runs), 'Run')}."
+        )
     lacking = int(runs["best_assessment"].isna().sum()) - empty
     if lacking:
         notes.append(
-            f"{lacking} of {len(runs)} Runs have not measured all their Programs on held-out Episodes, so their best "
-            "in hindsight is not known; `evopolicy regrade` measures them."
+            f"{lacking} of {len(runs)} Runs have not measured all their Programs on held-out "
+            "Episodes, so their best in hindsight is not known; `evopolicy regrade` measures "
+            "them."
         )
     return noted(table, notes)
 
 
 def _selection_runs(inputs: TableInputs) -> pd.DataFrame:
-    """The valid Runs with `selection_validity`, of those that published something, and what else could be selected."""
+    """The valid Runs with `selection_validity`, of those that published something, and what else
+    could be selected."""
     frames = inputs.table()
     gaps, runs = inputs.valid(score_gaps(frames)), inputs.valid(frames.runs)
     found = selection_validity(gaps, runs)
-    # As the rule `training_mean` chooses: ties by fewer Validation failures, but under `latest`, then the latest.
+    # As the rule `training_mean` chooses: ties by fewer Validation failures, but under `latest`,
+    # then the latest.
     sent = gaps.merge(
-        frames.candidates[["run", "submission", "validation_failed"]], on=["run", "submission"], how="left"
+        frames.candidates[["run", "submission", "validation_failed"]],
+        on=["run", "submission"],
+        how="left",
     )
     rules = runs.set_index("run")["settings"].map(lambda of: (of or {}).get("selection.tie_break"))
     ties = sent["run"].map(rules)
     sent["failed"] = sent["validation_failed"].fillna(0).where(ties != "latest", 0)
     order = {"training": True, "failed": False, "submission": True}
-    ranked = sent.dropna(subset=["training"]).sort_values(list(order), ascending=list(order.values()))
+    ranked = sent.dropna(subset=["training"]).sort_values(
+        list(order), ascending=list(order.values())
+    )
     others = {"last": sent, "best_training": ranked}
     heldout = {
-        name: of.drop_duplicates("run", keep="last").set_index("run")["assessment"] for name, of in others.items()
+        name: of.drop_duplicates("run", keep="last").set_index("run")["assessment"]
+        for name, of in others.items()
     }
-    found = found[["run", *found.columns.difference([*runs.columns, *others])]].join(pd.DataFrame(heldout), on="run")
+    found = found[["run", *found.columns.difference([*runs.columns, *others])]].join(
+        pd.DataFrame(heldout), on="run"
+    )
     return runs.merge(found, on="run", how="left")
 
 
-def _means(inputs: TableInputs, name: str, runs: pd.DataFrame, published: _Published | None = None) -> Table:
+def _means(
+    inputs: TableInputs, name: str, runs: pd.DataFrame, published: _Published | None = None
+) -> Table:
     """A table of means: over the Runs of a cell, then over the Benchmarks, which weigh the same.
 
     `runs`: a row a Run, with all that the columns of the kind are of.
     """
     config, columns = inputs.config, COLUMNS[inputs.config.kind]
-    values = runs.assign(**{key: _values(runs, key, columns[key]) for key in config.columns if key != "runs"})
+    values = runs.assign(
+        **{key: _values(runs, key, columns[key]) for key in config.columns if key != "runs"}
+    )
     rows, groups = row_names(inputs), inputs.groups()
     parts = {(row, group): of_row(inputs, values, row, group) for row in rows for group in groups}
     found: dict[tuple[str, str, Row], _Mean] = {}
@@ -160,7 +191,10 @@ def _means(inputs: TableInputs, name: str, runs: pd.DataFrame, published: _Publi
             found[key, group, row] = published(inputs, row[0], group, key), None, ""
         else:
             found[key, group, row] = _mean(inputs, parts[row, group], key)
-    decimals = {key: _decimals(inputs, key, [mean for (k, _, _), mean in found.items() if k == key]) for key in columns}
+    decimals = {
+        key: _decimals(inputs, key, [mean for (k, _, _), mean in found.items() if k == key])
+        for key in columns
+    }
 
     def cell(row: Row, group: str, key: str) -> Cell:
         value, span, tail = found[key, group, row]
@@ -191,7 +225,9 @@ def _decimals(inputs: TableInputs, key: str, means: Sequence[_Mean]) -> int | No
         return 0
     widest = max((span.high - span.low for _, span, _ in means if span and span.over), default=0.0)
     return (
-        fitting([value for value, _, _ in means], widest / 2) if inputs.config.digits is None else inputs.config.digits
+        fitting([value for value, _, _ in means], widest / 2)
+        if inputs.config.digits is None
+        else inputs.config.digits
     )
 
 
@@ -202,7 +238,10 @@ def _mean(inputs: TableInputs, runs: pd.DataFrame, key: str) -> _Mean:
     if known.empty:
         return None, None, ""
     tail = f" ({len(known)}/{len(runs)})" if len(known) < len(runs) else ""
-    tables = {str(b): of.to_numpy(dtype=float)[:, np.newaxis] for b, of in known.groupby("benchmark", sort=False)[key]}
+    tables = {
+        str(b): of.to_numpy(dtype=float)[:, np.newaxis]
+        for b, of in known.groupby("benchmark", sort=False)[key]
+    }
     span = aggregate_mean_interval(tables, over="runs", level=inputs.config.level)
     if span.over is None:
         span = replace(span, note=_TOO_FEW)

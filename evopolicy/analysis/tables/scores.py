@@ -30,16 +30,27 @@ Tables = Mapping[str, Mapping[str, Floats]]
 """Held-out scores (Runs, Episodes) by entry and Benchmark."""
 
 
-# --- ranks -------------------------------------------------------------------------------------------------------
+# --- ranks ----------------------------------------------------------------------------------------
 
 
 def rank_score_table(inputs: TableInputs, name: str) -> Table:
     """Entries by rank score. Raises RecordError where `missing` refuses what is not there."""
     config = inputs.config
-    scores = [score for slug in inputs.benchmarks for score in inputs.scores if score.benchmark == slug]
-    table = rank_table([], missing=config.missing, allow=config.allow, groups=FAMILIES, extra=_expected(inputs, scores))
+    scores = [
+        score for slug in inputs.benchmarks for score in inputs.scores if score.benchmark == slug
+    ]
+    table = rank_table(
+        [],
+        missing=config.missing,
+        allow=config.allow,
+        groups=FAMILIES,
+        extra=_expected(inputs, scores),
+    )
     spans, span_notes = _rank_intervals(inputs, table)
-    heads, columns = [Column("entry", "entry", text=True)], [[inputs.named(row.entry) for row in table.entries]]
+    heads, columns = (
+        [Column("entry", "entry", text=True)],
+        [[inputs.named(row.entry) for row in table.entries]],
+    )
     for key in config.columns:
         for head, cells in _rank_column(key, table, spans, config.digits):
             heads.append(head)
@@ -50,14 +61,21 @@ def rank_score_table(inputs: TableInputs, name: str) -> Table:
     notes = dict.fromkeys([*table.notes, entries, *inputs.notes, *span_notes])
     rows = tuple(zip(*columns, strict=True))
     made = Table(name, config.title, tuple(heads), rows, notes=tuple(_without_errors(notes)))
-    return mark_columns(made, ["rank_score", *(f"rank_score {category}" for category in table.categories)])
+    return mark_columns(
+        made, ["rank_score", *(f"rank_score {category}" for category in table.categories)]
+    )
 
 
 def _expected(inputs: TableInputs, scores: list[CellScore]) -> list[CellScore]:
-    """`scores`, and where a Benchmark that was asked for has none at all, its place with every entry."""
+    """`scores`, and where a Benchmark that was asked for has none at all, its place with every
+    entry."""
     there = {score.benchmark for score in scores}
     gone = [slug for slug in inputs.benchmarks if slug not in there]
-    absent = [CellScore(entry, slug, 0, "pending", reason="not run") for entry in inputs.entries for slug in gone]
+    absent = [
+        CellScore(entry, slug, 0, "pending", reason="not run")
+        for entry in inputs.entries
+        for slug in gone
+    ]
     return [*scores, *absent]
 
 
@@ -74,16 +92,29 @@ def _rank_column(
         return [
             (
                 Column(f"rank_score {category}", category),
-                [number(table.category_scores.get((row.entry, category)), decimals) for row in rows],
+                [
+                    number(table.category_scores.get((row.entry, category)), decimals)
+                    for row in rows
+                ],
             )
             for category in table.categories
         ]
     if key == "rank_score":
-        return [(Column(key, "rank score"), [number(r.rank_score, decimals, spans.get(r.entry)) for r in rows])]
+        return [
+            (
+                Column(key, "rank score"),
+                [number(r.rank_score, decimals, spans.get(r.entry)) for r in rows],
+            )
+        ]
     if key == "cells":
         done = [Cell(row.cells_done, f"{row.cells_done}/{row.cells_total}") for row in rows]
         return [(Column(key, "cells"), done)]
-    return [(Column(key, COLUMNS["rank"][key].head(key)), [_count(row, getattr(row, key)) for row in rows])]
+    return [
+        (
+            Column(key, COLUMNS["rank"][key].head(key)),
+            [_count(row, getattr(row, key)) for row in rows],
+        )
+    ]
 
 
 def _count(row: EntryRank, value: int | None) -> Cell:
@@ -91,16 +122,21 @@ def _count(row: EntryRank, value: int | None) -> Cell:
 
 
 def _rank_intervals(inputs: TableInputs, table: RankTable) -> tuple[dict[str, Interval], list[str]]:
-    """Intervals of the rank scores of a person's entries, the published ones held where they are."""
+    """Intervals of the rank scores of a person's entries, the published ones held where they
+    are."""
     config = inputs.config
     if config.over is None or not table.ranked:
         return {}, []
     if not inputs.own:
-        return {}, ["No intervals: the paper published one Run a cell and none of its Episodes' scores."]
+        return {}, [
+            "No intervals: the paper published one Run a cell and none of its Episodes' scores."
+        ]
     tables, lacking = episode_tables(inputs)
     if lacking:
         return {}, [f"No intervals: the held-out Episodes of {lacking[0]} are not on disk."]
-    complete = {key for key, cell in table.cells.items() if cell.complete and key[1] in table.ranked}
+    complete = {
+        key for key, cell in table.cells.items() if cell.complete and key[1] in table.ranked
+    }
     chosen: dict[str, dict[str, Floats]] = {}
     for row in table.entries:
         if row.rank_score is not None:
@@ -120,17 +156,21 @@ def _rank_intervals(inputs: TableInputs, table: RankTable) -> tuple[dict[str, In
     own = {entry: span for entry, span in found.items() if not inputs.is_published(entry)}
     notes = interval_notes(list(own.values()), config.level)
     if inputs.published:
-        notes.append("Published rows have no intervals and are held at their means while the others are drawn anew.")
+        notes.append(
+            "Published rows have no intervals and are held at their means while the others are "
+            "drawn anew."
+        )
     return own, notes
 
 
 def _held(tables: Tables, row: EntryRank, slug: str) -> Floats:
-    """A published mean as Runs and Episodes that do not vary, of the shape that its Benchmark's others have."""
+    """A published mean as Runs and Episodes that do not vary, of the shape that its Benchmark's
+    others have."""
     widths = [table[slug].shape[1] for table in tables.values() if slug in table]
     return np.full((MIN_RUNS, widths[0] if widths else 2), row.heldout[slug])
 
 
-# --- held-out scores ---------------------------------------------------------------------------------------------
+# --- held-out scores ------------------------------------------------------------------------------
 
 
 def heldout_table(inputs: TableInputs, name: str) -> Table:
@@ -183,7 +223,11 @@ def _heldout_intervals(
         for slug, table in row.items()
         if (entry, slug) in values
     }
-    gone = [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."] if lacking else []
+    gone = (
+        [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."]
+        if lacking
+        else []
+    )
     return spans, [*interval_notes(list(spans.values()), config.level), *gone]
 
 
@@ -196,18 +240,26 @@ def _heldout_row(
     """A cell for each entry, with the best marked."""
     runs = {entry: values.get((entry, slug), []) for entry in inputs.entries}
     points = {entry: _statistic(inputs, found) for entry, found in runs.items() if found}
-    widest = max((s.high - s.low for (_, b), s in spans.items() if b == slug and s.over), default=0.0)
+    widest = max(
+        (s.high - s.low for (_, b), s in spans.items() if b == slug and s.over), default=0.0
+    )
     decimals = inputs.config.digits
     decimals = fitting(list(points.values()), widest / 2) if decimals is None else decimals
     cells = []
     for entry in inputs.entries:
-        few = runs[entry] if not inputs.is_published(entry) and 1 < len(runs[entry]) < MIN_RUNS else []
+        few = (
+            runs[entry]
+            if not inputs.is_published(entry) and 1 < len(runs[entry]) < MIN_RUNS
+            else []
+        )
         tail = f" ({'; '.join(number(one, decimals).text for one in few)})" if few else ""
         cells.append(number(points.get(entry), decimals, spans.get((entry, slug)), tail))
     return mark_best(cells)
 
 
-def _by_benchmark(inputs: TableInputs, name: str, rows: Mapping[str, list[Cell]], notes: list[str]) -> Table:
+def _by_benchmark(
+    inputs: TableInputs, name: str, rows: Mapping[str, list[Cell]], notes: list[str]
+) -> Table:
     heads = [Column("benchmark", "Benchmark", text=True)]
     found = [[Cell(slug, inputs.titles[slug])] for slug in rows]
     for key in inputs.config.columns:
@@ -217,8 +269,13 @@ def _by_benchmark(inputs: TableInputs, name: str, rows: Mapping[str, list[Cell]]
         else:
             groups = FAMILIES if key == "category" else DEMANDS
             heads.append(Column(key, key, text=True))
-            found = [[*row, words(groups.get(inputs.ids.get(s, ""), "–"))] for row, s in zip(found, rows, strict=True)]
-    return Table(name, inputs.config.title, tuple(heads), tuple(map(tuple, found)), notes=tuple(notes))
+            found = [
+                [*row, words(groups.get(inputs.ids.get(s, ""), "–"))]
+                for row, s in zip(found, rows, strict=True)
+            ]
+    return Table(
+        name, inputs.config.title, tuple(heads), tuple(map(tuple, found)), notes=tuple(notes)
+    )
 
 
 def _entry_head(inputs: TableInputs, entry: str) -> Column:
@@ -228,8 +285,13 @@ def _entry_head(inputs: TableInputs, entry: str) -> Column:
     return Column(key, cell.text)
 
 
-def _by_entry(inputs: TableInputs, name: str, rows: Mapping[str, list[Cell]], notes: list[str]) -> Table:
-    heads = [Column("entry", "entry", text=True), *(Column(slug, inputs.titles[slug]) for slug in rows)]
+def _by_entry(
+    inputs: TableInputs, name: str, rows: Mapping[str, list[Cell]], notes: list[str]
+) -> Table:
+    heads = [
+        Column("entry", "entry", text=True),
+        *(Column(slug, inputs.titles[slug]) for slug in rows),
+    ]
     heads.append(Column("source", "source", text=True, drawn=False))
     found = [
         (inputs.named(entry), *(cells[place] for cells in rows.values()), inputs.origin(entry))
@@ -238,7 +300,7 @@ def _by_entry(inputs: TableInputs, name: str, rows: Mapping[str, list[Cell]], no
     return Table(name, inputs.config.title, tuple(heads), tuple(found), notes=tuple(notes))
 
 
-# --- normalized scores -------------------------------------------------------------------------------------------
+# --- normalized scores ----------------------------------------------------------------------------
 
 
 def normalized_table(inputs: TableInputs, name: str) -> Table:
@@ -250,7 +312,10 @@ def normalized_table(inputs: TableInputs, name: str) -> Table:
     tables, lacking = episode_tables(inputs) if config.over and inputs.own else ({}, [])
     rng = np.random.default_rng(config.seed)
     decimals = _DIGITS if config.digits is None else config.digits
-    heads, columns = [Column("entry", "entry", text=True)], [[inputs.named(entry) for entry in inputs.entries]]
+    heads, columns = (
+        [Column("entry", "entry", text=True)],
+        [[inputs.named(entry) for entry in inputs.entries]],
+    )
     spans: list[Interval] = []
     for group in inputs.groups():
         slugs = [b for b in inputs.benchmarks if b in anchors and inputs.group(b) == group]
@@ -266,15 +331,30 @@ def normalized_table(inputs: TableInputs, name: str) -> Table:
                 parts = [scaled(values[entry, slug], *anchors[slug]) for slug in there]
                 point = math.fsum(parts) / len(parts) if parts else None
                 cells.append(number(point, decimals, span))
-            heads.append(Column(f"{key} {group}".strip(), key if key == "benchmarks" else "score", group=group))
+            heads.append(
+                Column(
+                    f"{key} {group}".strip(), key if key == "benchmarks" else "score", group=group
+                )
+            )
             columns.append(mark_best(cells) if key == "normalized" else cells)
     heads.append(Column("source", "source", text=True, drawn=False))
     columns.append([inputs.origin(entry) for entry in inputs.entries])
-    gone = [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."] if lacking else []
-    notes = [*_anchor_notes(inputs, scale), *inputs.notes, *interval_notes(spans, config.level), *gone]
+    gone = (
+        [f"No interval where the held-out Episodes are not on disk: {', '.join(lacking)}."]
+        if lacking
+        else []
+    )
+    notes = [
+        *_anchor_notes(inputs, scale),
+        *inputs.notes,
+        *interval_notes(spans, config.level),
+        *gone,
+    ]
     if inputs.published and not inputs.own and config.by == "demand":
         notes.append(NORMALIZED_NOTE)
-    return Table(name, config.title, tuple(heads), tuple(zip(*columns, strict=True)), notes=tuple(notes))
+    return Table(
+        name, config.title, tuple(heads), tuple(zip(*columns, strict=True)), notes=tuple(notes)
+    )
 
 
 def _normalized_interval(
@@ -290,7 +370,13 @@ def _normalized_interval(
     chosen = {slug: tables[slug] for slug in slugs}
     known = {slug: anchors[slug] for slug in slugs}
     return aggregate_interval(
-        chosen, rng=rng, over=config.over, level=config.level, anchors=known, clip=True, replicates=config.replicates
+        chosen,
+        rng=rng,
+        over=config.over,
+        level=config.level,
+        anchors=known,
+        clip=True,
+        replicates=config.replicates,
     )
 
 
@@ -301,30 +387,48 @@ def _scale(inputs: TableInputs, values: Mapping[tuple[str, str], float]) -> Scal
     scale = find_scale(values, inputs.benchmarks, slugs, own=own, zero=config.zero, one=config.one)
     if not scale.anchors:
         raise RecordError(
-            f"normalized: no Benchmark has a score of '{config.zero}' and a better one; name another entry as zero"
+            f"normalized: no Benchmark has a score of '{config.zero}' and a better one; name "
+            "another entry as zero"
         )
     return scale
 
 
 def _anchor_notes(inputs: TableInputs, scale: Scale) -> list[str]:
-    best = f"the best of {', '.join(e for e in inputs.entries if e not in scale.floors)}: it moves with them"
-    one = f"the best agent of {SOURCE}, whoever stands here" if inputs.config.one == "published" else best
-    notes = [f"0 is {scale.zero}, 1 on each Benchmark {one}; cut to [0, 1], mean over the group's Benchmarks."]
+    best = (
+        f"the best of {', '.join(e for e in inputs.entries if e not in scale.floors)}: it "
+        "moves with them"
+    )
+    one = (
+        f"the best agent of {SOURCE}, whoever stands here"
+        if inputs.config.one == "published"
+        else best
+    )
+    notes = [
+        f"0 is {scale.zero}, 1 on each Benchmark {one}; cut to [0, 1], mean over the group's "
+        "Benchmarks."
+    ]
     without = ", ".join(inputs.titles[slug] for slug in scale.without)
-    return [*notes, f"Left out, without a score that is 0 or one above it: {without}."] if without else notes
+    return (
+        [*notes, f"Left out, without a score that is 0 or one above it: {without}."]
+        if without
+        else notes
+    )
 
 
-# --- Episodes and notes ------------------------------------------------------------------------------------------
+# --- Episodes and notes ---------------------------------------------------------------------------
 
 
 def episode_tables(inputs: TableInputs) -> tuple[dict[str, dict[str, Floats]], list[str]]:
-    """Held-out scores (Runs, Episodes) of a person's cells, by entry and Benchmark, and the cells that have none.
+    """Held-out scores (Runs, Episodes) of a person's cells, by entry and Benchmark, and the cells
+    that have none.
 
-    The columns of one Benchmark are the same Episodes for every entry in a table that pairs them (ranks, differences),
-    else for the Runs of each cell; where they cannot be, there is one: Runs' means.
-    """
+    The columns of one Benchmark are the same Episodes for every entry in a table that pairs them
+    (ranks, differences), else for the Runs of each cell; where they cannot be, there is one: Runs'
+    means."""
     frames = inputs.table()
     runs = inputs.valid(frames.runs)
-    unlike = unlike_benchmarks(inputs.own) if inputs.config.kind in PAIRED else unlike_cells(inputs.own)
+    unlike = (
+        unlike_benchmarks(inputs.own) if inputs.config.kind in PAIRED else unlike_cells(inputs.own)
+    )
     tables, lacking = heldout_tables(frames, runs, unlike)
     return tables, [f"{entry} on {slug}" for entry, slug in lacking]

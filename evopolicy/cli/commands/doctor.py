@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Section = tuple[str, Callable[[], Iterable[Finding]]]
-_STYLES: dict[Verdict, str] = {"ok": "bold green", "warn": "bold yellow", "no": "bold red", "info": "dim"}
+_STYLES: dict[Verdict, str] = {
+    "ok": "bold green",
+    "warn": "bold yellow",
+    "no": "bold red",
+    "info": "dim",
+}
 _MARKS: dict[Verdict, str] = {"ok": "ok", "warn": "warn", "no": "no", "info": "-"}
 _SHARED = ("evopolicy.authoring", "evopolicy.build", "evopolicy.execution.isolation")
-"""What several sections import. Threads that come to a package from its two ends, by its name and by that of a module
-in it, wait for each other, which Python ends by an error in one of them; so it is loaded before they start."""
+"""What several sections import. Threads that come to a package from its two ends, by its name and
+by that of a module in it, wait for each other, which Python ends by an error in one of them; so it
+is loaded before they start."""
 
 
 def doctor(words: Sequence[str]) -> int:
@@ -39,8 +45,16 @@ def doctor(words: Sequence[str]) -> int:
     output = Path(options.get("output", OUTPUT))
     looked_at = sections(output, options.get("tracking.uri", ""))
     found = examine(looked_at)
-    kept = _print_json(found, [title for title, _ in looked_at]) if "--json" in words else _print(found)
-    return 0 if any(finding.name == machine.AUTO and finding.verdict == "ok" for finding in kept) else 1
+    kept = (
+        _print_json(found, [title for title, _ in looked_at])
+        if "--json" in words
+        else _print(found)
+    )
+    return (
+        0
+        if any(finding.name == machine.AUTO and finding.verdict == "ok" for finding in kept)
+        else 1
+    )
 
 
 def sections(output: Path, uri: str) -> list[Section]:
@@ -58,7 +72,8 @@ def sections(output: Path, uri: str) -> list[Section]:
 
 
 def examine(looked_at: Sequence[Section]) -> Iterator[tuple[str, list[Finding]]]:
-    """Every section side by side, each given as soon as it is known. One that fails is a finding, spoiling no other."""
+    """Every section side by side, each given as soon as it is known. One that fails is a finding,
+    spoiling no other."""
     for name in _SHARED:
         with contextlib.suppress(Exception):  # the section that needs it says so
             import_module(name)
@@ -75,7 +90,9 @@ def _findings(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         found.extend(look())
     except Exception as error:  # what one part meets on a strange machine must not hide the others
-        found.append(Finding("unknown", "warn", f"a fault inside evopolicy: {type(error).__name__}: {error}"))
+        found.append(
+            Finding("unknown", "warn", f"a fault inside evopolicy: {type(error).__name__}: {error}")
+        )
     return found
 
 
@@ -89,9 +106,14 @@ def _print(found: Iterator[tuple[str, list[Finding]]]) -> list[Finding]:
     best = next((finding for finding in kept if finding.name == machine.AUTO), None)
     good = best is not None and best.verdict == "ok"
     missing = sum(finding.verdict == "no" for finding in kept)
-    said = f"Runs can be isolated here: auto {best.detail}." if best and good else "No Run can be isolated here."
+    said = (
+        f"Runs can be isolated here: auto {best.detail}."
+        if best and good
+        else "No Run can be isolated here."
+    )
     Console(highlight=False).print(
-        f"\n{said}" + (f" {missing} missing, see above." if missing else ""), style="bold" if good else "red"
+        f"\n{said}" + (f" {missing} missing, see above." if missing else ""),
+        style="bold" if good else "red",
     )
     return kept
 
@@ -118,7 +140,9 @@ def _plain(title: str, findings: Sequence[Finding], _: int) -> str:
     """Lines as long as they are: they are read by other programs too."""
     lines = [title]
     for finding in findings:
-        lines.append(f"  {_MARKS[finding.verdict]:<5}{clean(finding.name):<16} {clean(finding.detail)}")
+        lines.append(
+            f"  {_MARKS[finding.verdict]:<5}{clean(finding.name):<16} {clean(finding.detail)}"
+        )
         if remedy := _remedy(finding):
             lines.append(f"  {'':<5}{'':<16} to get it: {remedy}")
     return "\n".join([*lines, ""])
@@ -129,11 +153,15 @@ def _remedy(finding: Finding) -> str:
 
 
 def _print_json(found: Iterator[tuple[str, list[Finding]]], titles: Sequence[str]) -> list[Finding]:
-    """One object: 'schema', 'isolated', and 'sections' in the order of `titles`, each with its 'findings'."""
+    """One object: 'schema', 'isolated', and 'sections' in the order of `titles`, each with its
+    'findings'."""
     told = sorted(found, key=lambda section: titles.index(section[0]))
     kept = [finding for _, findings in told for finding in findings]
     shown = [
-        {"title": title, "findings": [{**asdict(finding), "remedy": _remedy(finding)} for finding in findings]}
+        {
+            "title": title,
+            "findings": [{**asdict(finding), "remedy": _remedy(finding)} for finding in findings],
+        }
         for title, findings in told
     ]
     isolated = any(finding.name == machine.AUTO and finding.verdict == "ok" for finding in kept)

@@ -13,26 +13,32 @@ from evopolicy.kernel.errors import ConfigError, did_you_mean
 
 
 def figure(words: Sequence[str]) -> int:
-    """`name=` a kind, a figure of `conf/figure/` or a YAML file, the Runs (`sweep=` or `source=`), `to=FILE`.
+    """`name=` a kind, a figure of `conf/figure/` or a YAML file, the Runs (`sweep=` or `source=`),
+    `to=FILE`.
 
-    Any other key than `kind` of the figure's config may be given too; without words the kinds and the figures of
-    `conf/` are listed. Exit code 1 where a record cannot be read; the figure is of the others.
+    Any other key than `kind` of the figure's config may be given too; without words the kinds and
+    the figures of `conf/` are listed. Exit code 1 where a record cannot be read; the figure is of
+    the others.
 
-    Raises ConfigError for an option or a value there is not and for a file that cannot be written, RecordError where
-    there is nothing to draw or conditions differ, TrackingError as `sources` does.
-    """
+    Raises ConfigError for an option or a value there is not and for a file that cannot be written,
+    RecordError where there is nothing to draw or conditions differ, TrackingError as `sources`
+    does."""
     from evopolicy.analysis.figures.config import FigureConfig, draw_figure, figure_config
 
     if not words:
         return _list()
     options = pairs("figure", words)
     if not options.get("name"):
-        raise ConfigError("figure: name what to draw, name=NAME; `evopolicy figure` lists what there is")
+        raise ConfigError(
+            "figure: name what to draw, name=NAME; `evopolicy figure` lists what there is"
+        )
     config = figure_config({**_read(options), **overrides(FigureConfig, options)})
     from evopolicy.analysis import find_runs, load_frames
     from evopolicy.analysis.figures.style import check_format, picture
 
-    target = check_format(options.get("to", f"{plain_name(options['name']).rpartition('/')[2]}.svg"))
+    target = check_format(
+        options.get("to", f"{plain_name(options['name']).rpartition('/')[2]}.svg")
+    )
     check_target(target)
     found = None
     if config.kind != "demand" or {"sweep", "source"} & set(options):
@@ -66,6 +72,7 @@ def _read(options: Mapping[str, str]) -> dict[str, Any]:
     known = [*KINDS, *group_options("figure")]
     if not is_file(name) and name not in known:
         raise ConfigError(
-            f"name: there is no figure '{name}'.{did_you_mean(name, known)} `evopolicy figure` lists them."
+            f"name: there is no figure '{name}'.{did_you_mean(name, known)} `evopolicy figure` "
+            "lists them."
         )
     return read_named("figure", name)

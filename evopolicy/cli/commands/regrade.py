@@ -39,16 +39,16 @@ FOLDER = "regrades"
 
 
 def regrade(words: Sequence[str]) -> int:
-    """`sweep=NAME` or `source=` folders, `name=`, `splits=` (validation,assessment), and what is to be set anew:
-    `pool.assessment=64`, `selection=validation_lcb`, `execution.workers=2`.
+    """`sweep=NAME` or `source=` folders, `name=`, `splits=` (validation,assessment), and what is to
+    be set anew: `pool.assessment=64`, `selection=validation_lcb`, `execution.workers=2`.
 
-    `selection=last,training_mean` grades by each of these rules, which then are part of the entries' names. Runs that
-    are left out are named on standard error. Exit code 1 where a record cannot be read or a Run cannot be graded; the
-    others are.
+    `selection=last,training_mean` grades by each of these rules, which then are part of the
+    entries' names. Runs that are left out are named on standard error. Exit code 1 where a record
+    cannot be read or a Run cannot be graded; the others are.
 
-    Raises ConfigError for an option or a value there is not and for a name that holds a regrade by other settings,
-    RecordError where the source holds no Run that can be graded, TrackingError as `sources` does.
-    """
+    Raises ConfigError for an option or a value there is not and for a name that holds a regrade by
+    other settings, RecordError where the source holds no Run that can be graded, TrackingError as
+    `sources` does."""
     options, changes = _read(words)
     trusted = truth(TRUST, options.get(TRUST, "false"))
     for rule in _rules(changes):
@@ -62,10 +62,16 @@ def regrade(words: Sequence[str]) -> int:
         tell_unreadable(found, _WHAT)
         raise RecordError("regrade: the source holds no Run that can be graded again")
     with Ownership(output / FOLDER / name):
-        earlier = find_runs(output / FOLDER).runs if any((output / FOLDER).glob("*/*/*/*/record.json")) else ()
+        earlier = (
+            find_runs(output / FOLDER).runs
+            if any((output / FOLDER).glob("*/*/*/*/record.json"))
+            else ()
+        )
         _refuse_other(output / FOLDER / name, changes, splits)
         measured = regrading.Measured.of(runs + earlier, trusted=trusted)
-        again = partial(_again, root=output / FOLDER / name, output=output, splits=splits, measured=measured)
+        again = partial(
+            _again, root=output / FOLDER / name, output=output, splits=splits, measured=measured
+        )
         jobs = [(run, rule) for run in runs for rule in _rules(changes)]
         print(_at_most(jobs, changes, splits), flush=True)
         done = _grade(jobs, changes, again)
@@ -80,7 +86,10 @@ def regrade(words: Sequence[str]) -> int:
 def _gradable(found: Found) -> tuple[Run, ...]:
     """The Runs that can be graded again; the others are named on standard error."""
     why = {run.folder: _why_not(run) for run in found}
-    tell_left_out(_WHAT, (f"{_title(run)}: {why[run.folder]} ({run.folder})" for run in found if why[run.folder]))
+    tell_left_out(
+        _WHAT,
+        (f"{_title(run)}: {why[run.folder]} ({run.folder})" for run in found if why[run.folder]),
+    )
     return tuple(run for run in found if not why[run.folder])
 
 
@@ -92,12 +101,16 @@ def _why_not(run: Run) -> str:
     return ""
 
 
-def _grade(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: Callable[..., Run]) -> int:
+def _grade(
+    jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: Callable[..., Run]
+) -> int:
     """Grade every Run by its rule, a line each; how many could be."""
     done = 0
     for place, (run, rule) in enumerate(jobs, 1):
         title = f"[{place}/{len(jobs)}] {_title(run)}" + (f", {rule}" if rule else "")
-        asked, axes = ({**changes, "selection": rule}, {"selection": rule}) if rule else (changes, {})
+        asked, axes = (
+            ({**changes, "selection": rule}, {"selection": rule}) if rule else (changes, {})
+        )
         try:
             graded = again(run, asked, axes)
         except (EvoPolicyError, OSError) as error:
@@ -108,8 +121,11 @@ def _grade(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], again: C
     return done
 
 
-def _at_most(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], splits: Sequence[str]) -> str:
-    """How many Episodes it may take: every Program on the `splits`, and the selected one held out in any case."""
+def _at_most(
+    jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], splits: Sequence[str]
+) -> str:
+    """How many Episodes it may take: every Program on the `splits`, and the selected one held out
+    in any case."""
     pool, most = changes.get("pool", {}), 0
     if isinstance(pool, str):
         return plural(len(jobs), "Run") + " to grade"
@@ -120,8 +136,9 @@ def _at_most(jobs: Sequence[tuple[Run, str]], changes: Mapping[str, Any], splits
             size = given if isinstance(given, int) else getattr(run.record.pool, split)
             most += size * (programs if split in splits else split == "assessment")
     return (
-        f"{plural(len(jobs), 'Run')} to grade, at most {plural(most, 'Episode')}; what was measured before is not run"
-        " again, and splits=validation leaves out all held-out Episodes but the selected Programs'"
+        f"{plural(len(jobs), 'Run')} to grade, at most {plural(most, 'Episode')}; what was "
+        "measured before is not run again, and splits=validation leaves out all held-out "
+        "Episodes but the selected Programs'"
     )
 
 
@@ -129,9 +146,14 @@ def _refuse_other(folder: Path, changes: Mapping[str, Any], splits: Sequence[str
     """One name, one way of grading: two pools in one folder could not be compared."""
     asked = json.loads(json.dumps({"changes": changes, "splits": list(splits)}))
     if (before := _asked(folder)) is not None and {key: before.get(key) for key in asked} != asked:
-        raise ConfigError(f"name: '{folder.name}' holds a regrade by other settings; choose another name")
+        raise ConfigError(
+            f"name: '{folder.name}' holds a regrade by other settings; choose another name"
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    write_durably(folder / ASKED, json.dumps({SCHEMA_KEY: REGRADE_FORMAT.newest, **asked}, sort_keys=True).encode())
+    write_durably(
+        folder / ASKED,
+        json.dumps({SCHEMA_KEY: REGRADE_FORMAT.newest, **asked}, sort_keys=True).encode(),
+    )
 
 
 def _asked(folder: Path) -> dict[str, Any] | None:
@@ -141,10 +163,14 @@ def _asked(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise RecordError(f"{folder / ASKED}: cannot be read ({error}); choose another name") from None
+        raise RecordError(
+            f"{folder / ASKED}: cannot be read ({error}); choose another name"
+        ) from None
     if isinstance(value, list) and len(value) == 2:  # of before there were versions
         return {"changes": value[0], "splits": value[1]}
-    return REGRADE_FORMAT.upgraded(value if isinstance(value, dict) else {SCHEMA_KEY: None}, str(folder / ASKED))
+    return REGRADE_FORMAT.upgraded(
+        value if isinstance(value, dict) else {SCHEMA_KEY: None}, str(folder / ASKED)
+    )
 
 
 def _rules(changes: Mapping[str, Any]) -> list[str]:
@@ -186,7 +212,10 @@ def _change(before: Run, after: Run) -> str:
         if measured is None:
             return "no result"
         chosen = run.result.selected_submission
-        return f"{number(measured.mean)} ({f'Submission {chosen}' if chosen else 'the initial Program'})"
+        return (
+            f"{number(measured.mean)} "
+            f"({f'Submission {chosen}' if chosen else 'the initial Program'})"
+        )
 
     return f"{said(before)} -> {said(after)}"
 
@@ -195,8 +224,12 @@ def _splits(text: str) -> tuple[PrivateSplit, ...]:
     names = listed(text)
     for name in names:
         if name not in regrading.SPLITS:
-            raise ConfigError(f"splits: unknown split '{name}'; choose from {', '.join(regrading.SPLITS)}")
-    return cast(tuple[PrivateSplit, ...], tuple(split for split in regrading.SPLITS if split in names))
+            raise ConfigError(
+                f"splits: unknown split '{name}'; choose from {', '.join(regrading.SPLITS)}"
+            )
+    return cast(
+        tuple[PrivateSplit, ...], tuple(split for split in regrading.SPLITS if split in names)
+    )
 
 
 def _read(words: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -211,11 +244,16 @@ def _read(words: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
         if key in _OWN:
             options[key] = unquoted(value)
         elif group not in regrading.GROUPS:
-            raise ConfigError(f"regrade: there is no option '{key}'.{did_you_mean(key, [*_OWN, *regrading.GROUPS])}")
+            raise ConfigError(
+                "regrade: there is no option "
+                f"'{key}'.{did_you_mean(key, [*_OWN, *regrading.GROUPS])}"
+            )
         elif name:
             before = changes.get(group, {})
             if isinstance(before, str):
-                raise ConfigError(f"regrade: {group} is set as a whole and by its keys; set it one way")
+                raise ConfigError(
+                    f"regrade: {group} is set as a whole and by its keys; set it one way"
+                )
             changes[group] = {**before, name: yaml.safe_load(value)}
         else:
             changes[group] = unquoted(value)

@@ -19,14 +19,15 @@ NAME = "report.html"
 
 
 def report(words: Sequence[str]) -> int:
-    """`source=` or `sweep=` what to show; `to=` the file, `report.html` beside the records by default; `log=true`.
+    """`source=` or `sweep=` what to show; `to=` the file, `report.html` beside the records by
+    default; `log=true`.
 
-    Exit code 1 where a record cannot be read; the page is of the others, and names it where it is a comparison.
+    Exit code 1 where a record cannot be read; the page is of the others, and names it where it is a
+    comparison.
 
-    Raises ConfigError for an option or a value there is not, for a file that cannot be written and for a page to log
-    that belongs to no single MLflow run; RecordError where no Run can be read; TrackingError where MLflow does not
-    answer or does not hold the Run or sweep.
-    """
+    Raises ConfigError for an option or a value there is not, for a file that cannot be written and
+    for a page to log that belongs to no single MLflow run; RecordError where no Run can be read;
+    TrackingError where MLflow does not answer or does not hold the Run or sweep."""
     options = pairs("report", words)
     log = truth("log", options.get("log", "false"))
     folders = sources(options, "report")
@@ -34,7 +35,9 @@ def report(words: Sequence[str]) -> int:
     found = find_runs(*folders, compared="every")
     sweep = _sweep(folders)
     if log and sweep is None and len(found) != 1:
-        raise ConfigError("log: a report of several Runs belongs to no single MLflow run; name a Run or one sweep")
+        raise ConfigError(
+            "log: a report of several Runs belongs to no single MLflow run; name a Run or one sweep"
+        )
     html = _render(found, sweep, folders, listed(options.get("allow", "")))
     write_target(target, html)
     print(f"{target} ({len(html.encode()) / 1e6:.1f} MB, {plural(len(found), 'Run')})")
@@ -45,7 +48,8 @@ def report(words: Sequence[str]) -> int:
 
 
 def _target(options: Mapping[str, str], folders: Sequence[Path]) -> Path:
-    """Where the page goes. Raises ConfigError, before anything is read, for no HTML file and what cannot be written."""
+    """Where the page goes. Raises ConfigError, before anything is read, for no HTML file and what
+    cannot be written."""
     if "to" not in options:
         target = folders[0] / NAME if len(folders) == 1 and folders[0].is_dir() else Path(NAME)
         if target.is_symlink():  # nobody has named it: whoever sent the folder may have
@@ -64,7 +68,9 @@ def _sweep(folders: Sequence[Path]) -> Sweep | None:
     return read_sweep(folders[0]) if len(folders) == 1 and (folders[0] / SWEEP).is_file() else None
 
 
-def _render(found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: Sequence[str]) -> str:
+def _render(
+    found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: Sequence[str]
+) -> str:
     from evopolicy.analysis.report.gather import gather_run, gather_sweep
     from evopolicy.analysis.report.plots import draw_figures
     from evopolicy.analysis.report.run import render_run
@@ -74,11 +80,17 @@ def _render(found: Found, sweep: Sweep | None, folders: Sequence[Path], allow: S
         return render_run(gather_run(found[0], found))
     if not found and not found.cells:
         raise RecordError(f"source: no Run can be read ({found.unreadable[0].reason})")
-    title = f"Sweep {sweep.name}" if sweep else f"Runs of {', '.join(folder.name for folder in folders[:4])}"
+    title = (
+        f"Sweep {sweep.name}"
+        if sweep
+        else f"Runs of {', '.join(folder.name for folder in folders[:4])}"
+    )
     return render_sweep(gather_sweep(found, title, allow=allow, figures=draw_figures(found, allow)))
 
 
-def _log(options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | None, html: str) -> None:
+def _log(
+    options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | None, html: str
+) -> None:
     from evopolicy.tracking.report import upload_run_report, upload_sweep_report
     from evopolicy.tracking.store import Tracking, connect
 
@@ -89,5 +101,9 @@ def _log(options: Mapping[str, str], folder: Path, found: Found, sweep: Sweep | 
     else:
         output = output_above(folder if sweep or (folder / RECORD).is_file() else found[0].folder)
     store = connect(tracking, output.absolute())
-    upload = upload_sweep_report(store, sweep.name, html) if sweep else upload_run_report(store, found[0].record, html)
+    upload = (
+        upload_sweep_report(store, sweep.name, html)
+        if sweep
+        else upload_run_report(store, found[0].record, html)
+    )
     print(f"In MLflow: {NAME} of the run {upload}")

@@ -43,7 +43,10 @@ def status(words: Sequence[str]) -> int:
             print(clean(str(error), 500), file=sys.stderr)
             code = 1
             continue
-        print(f"sweep {clean(sweep.name)}: {_counts(sweep)}" + (", its command is at work" if path in going_on else ""))
+        print(
+            f"sweep {clean(sweep.name)}: {_counts(sweep)}"
+            + (", its command is at work" if path in going_on else "")
+        )
     return code
 
 
@@ -56,8 +59,14 @@ def _show(board: Board) -> None:
     for cell in board.cells:
         live = cell.live
         where = f", {live.phase} {live.episodes_done}/{live.episodes_total}" if live else ""
-        best = f", best score {number(live.best_score)}" if live else f", held-out {number(cell.score)}"
-        why = f": {clean(cell.error)}" if cell.error else f"; {cell.held_up}" if cell.held_up else ""
+        best = (
+            f", best score {number(live.best_score)}"
+            if live
+            else f", held-out {number(cell.score)}"
+        )
+        why = (
+            f": {clean(cell.error)}" if cell.error else f"; {cell.held_up}" if cell.held_up else ""
+        )
         print(f"{clean(cell.title)}: {cell.status}{where}{best}{why}")
     print(_counts(board))
 
@@ -84,13 +93,16 @@ def _running(folder: Path, live: Live) -> CellState:
 
 
 def _sweep_board(output: Path, sweep: Sweep) -> Board:
-    """The sweep as its files say; a cell counts as running only while a command works on its Run."""
+    """The sweep as its files say; a cell counts as running only while a command works on its
+    Run."""
     cells = []
     for cell in sweep.cells:
         try:
             folder = run_of(output, cell)
         except RecordError as error:
-            cells.append(CellState(cell.entry, cell.benchmark, cell.seed, output, "failed", str(error)))
+            cells.append(
+                CellState(cell.entry, cell.benchmark, cell.seed, output, "failed", str(error))
+            )
             continue
         live = read_live(folder)
         if live and is_owned(folder):
@@ -98,9 +110,16 @@ def _sweep_board(output: Path, sweep: Sweep) -> Board:
             continue
         stale = cell.status == "running"
         state = CellState(
-            cell.entry, cell.benchmark, cell.seed, folder, "pending" if stale else cell.status, cell.error
+            cell.entry,
+            cell.benchmark,
+            cell.seed,
+            folder,
+            "pending" if stale else cell.status,
+            cell.error,
         )
-        state.score = _score(folder, cell.result_key) if cell.status in ("finished", "reused") else None
+        state.score = (
+            _score(folder, cell.result_key) if cell.status in ("finished", "reused") else None
+        )
         cells.append(state)
     return Board(cells, sweep.name)
 

@@ -15,9 +15,8 @@ from evopolicy.sweeps.text import are
 
 
 def track(words: Sequence[str]) -> int:
-    """`sweep=NAME`, or `source=` folders of Runs, of sweeps or of an output; into the store they name, or another one
-    by `tracking.uri=`.
-    """
+    """`sweep=NAME`, or `source=` folders of Runs, of sweeps or of an output; into the store they
+    name, or another one by `tracking.uri=`."""
     from evopolicy.analysis import entry_ranks
     from evopolicy.tracking.follow import track as rebuild
 
@@ -25,7 +24,8 @@ def track(words: Sequence[str]) -> int:
     for word in listed(options.get("source", "")):
         if is_mlflow(word):
             raise ConfigError(
-                f"track: '{word}' is in MLflow already; name a folder of Runs, of a sweep or of an output"
+                f"track: '{word}' is in MLflow already; name a folder of Runs, of a sweep or of "
+                "an output"
             )
     reports = []
     for source in sources(options, "track"):
@@ -33,7 +33,12 @@ def track(words: Sequence[str]) -> int:
             raise ConfigError(f"source: there is no folder '{source}'")
         output = Path(options["output"]) if "output" in options else output_above(source)
         reports.append(
-            rebuild(source.absolute(), output.absolute(), tracking_of(options, _known(source, options)), entry_ranks)
+            rebuild(
+                source.absolute(),
+                output.absolute(),
+                tracking_of(options, _known(source, options)),
+                entry_ranks,
+            )
         )
     logged = sum(report.logged for report in reports)
     print(f"{plural(logged, 'finished Run')} {are(logged)} in MLflow")

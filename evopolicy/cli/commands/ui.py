@@ -10,7 +10,8 @@ from evopolicy.kernel.files.seal import is_ours
 
 
 def ui(words: Sequence[str]) -> int:
-    """`sweep=NAME` of `output=`, in the store it was logged to; without: the latest, or a single Run begun after it."""
+    """`sweep=NAME` of `output=`, in the store it was logged to; without: the latest, or a single
+    Run begun after it."""
     from evopolicy.tracking.ui import find_single, find_sweep, run_ui
 
     options = pairs("ui", words)

@@ -1,4 +1,5 @@
-"""`evopolicy verify`: whether the scores of records are those of their Episodes, and their Programs whole."""
+"""`evopolicy verify`: whether the scores of records are those of their Episodes, and their Programs
+whole."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ WORD = 2_000
 
 
 def verify(words: Sequence[str]) -> int:
-    """`sweep=NAME` or `source=`: every Run, read whole. Exit code 1 where one cannot be read or contradicts itself.
+    """`sweep=NAME` or `source=`: every Run, read whole. Exit code 1 where one cannot be read or
+    contradicts itself.
 
     Raises ConfigError, RecordError and TrackingError as `sources` and `find_runs` do.
     """
@@ -28,7 +30,10 @@ def verify(words: Sequence[str]) -> int:
     for told in (told for run in runs for told in wrong[run.folder]):
         print(clean(told, WORD))
     agreeing = sum(not wrong[run.folder] for run in runs)
-    print(f"{agreeing} of {plural(len(runs) + len(found.unreadable), 'Run')} agree with their own files")
+    print(
+        f"{agreeing} of {plural(len(runs) + len(found.unreadable), 'Run')} agree with their own "
+        "files"
+    )
     return max(tell_unreadable(found, "what agrees"), int(agreeing < len(runs)))
 
 
@@ -38,9 +43,13 @@ def _wrong(run: Run) -> Iterator[str]:
     from evopolicy.kernel.run.agreement import contradictions
     from evopolicy.kernel.session.record import load_run
 
-    yield from contradictions(load_run(run.folder))  # under every rule it has a result by, whichever was asked for
+    yield from contradictions(
+        load_run(run.folder)
+    )  # under every rule it has a result by, whichever was asked for
     yield from (unreadable.reason for unreadable in read_episodes(run)[1])
-    for program in dict.fromkeys([run.record.initial_program, *(s.program for s in run.state.submissions)]):
+    for program in dict.fromkeys(
+        [run.record.initial_program, *(s.program for s in run.state.submissions)]
+    ):
         try:
             archived(run.folder, program)
         except RecordError as error:

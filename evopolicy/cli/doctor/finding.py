@@ -1,4 +1,5 @@
-"""What `evopolicy doctor` finds, and how it asks other programs: in processes of their own, for a limited time."""
+"""What `evopolicy doctor` finds, and how it asks other programs: in processes of their own, for a
+limited time."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class Finding:
 
     name: str
     verdict: Verdict
-    """'ok', 'warn' (it works, with a limit), 'no' (it is missing), or 'info' (worth knowing, neither good nor bad)."""
+    """'ok', 'warn' (it works, with a limit), 'no' (it is missing), or 'info' (worth knowing,
+    neither good nor bad)."""
     detail: str
     remedy: str = ""
     """How to get it."""
@@ -42,8 +44,14 @@ class Answer:
         return lines[-1] if lines else f"exit code {self.code}"
 
 
-def ask(argv: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None, told: str = "") -> Answer:
-    """Run `argv` with `told` on its standard input, for `seconds` at most; then it and what it started are killed."""
+def ask(
+    argv: Sequence[str],
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    told: str = "",
+) -> Answer:
+    """Run `argv` with `told` on its standard input, for `seconds` at most; then it and what it
+    started are killed."""
     try:
         process = subprocess.Popen(
             argv,

@@ -1,4 +1,5 @@
-"""What doctor finds installed: drawing, Benchmarks, agents, coding agents' CLIs, and the MLflow store."""
+"""What doctor finds installed: drawing, Benchmarks, agents, coding agents' CLIs, and the MLflow
+store."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any
 from evopolicy.cli.doctor.finding import Finding, ask
 from evopolicy.kernel.errors import EvoPolicyError
 
-# --- drawing -----------------------------------------------------------------------------------------------------
+# --- drawing --------------------------------------------------------------------------------------
 
 _DEBIAN = {
     "egl": "Debian: apt install libegl1 libegl-mesa0 libgl1-mesa-dri",
@@ -38,12 +39,21 @@ def rendering() -> Iterator[Finding]:
         if found[name]:
             yield Finding(title, "ok", "draws")
         elif any(found.values()):
-            yield Finding(title, "info", f"does not draw, and need not: one of the two is enough ({_DEBIAN[name]})")
+            yield Finding(
+                title,
+                "info",
+                f"does not draw, and need not: one of the two is enough ({_DEBIAN[name]})",
+            )
         else:
-            yield Finding(title, "no", "does not draw; only pictures of MuJoCo's Benchmarks need it", _DEBIAN[name])
+            yield Finding(
+                title,
+                "no",
+                "does not draw; only pictures of MuJoCo's Benchmarks need it",
+                _DEBIAN[name],
+            )
 
 
-# --- Benchmarks --------------------------------------------------------------------------------------------------
+# --- Benchmarks -----------------------------------------------------------------------------------
 
 _BENCHMARK_SECONDS = 120.0
 
@@ -54,17 +64,27 @@ def benchmarks() -> Iterator[Finding]:
 
     points = sorted({(point.name, point.value) for point in metadata.entry_points(group=GROUP)})
     if not points:
-        yield Finding("none", "no", "no Benchmark is installed", "install evopolicy-classic-control")
+        yield Finding(
+            "none", "no", "no Benchmark is installed", "install evopolicy-classic-control"
+        )
     with ThreadPoolExecutor() as at_once:
         yield from at_once.map(lambda point: _benchmark(*point), points)
 
 
 def _benchmark(family: str, value: str) -> Finding:
-    code = "import sys; from evopolicy.cli.doctor.installed import try_benchmark; try_benchmark(*sys.argv[1:])"
+    code = (
+        "import sys; from evopolicy.cli.doctor.installed import try_benchmark; "
+        "try_benchmark(*sys.argv[1:])"
+    )
     answer = ask([sys.executable, "-c", code, family, value], _BENCHMARK_SECONDS)
     if answer.code == 0:
         return Finding(family, "ok", answer.out.strip().splitlines()[-1])
-    return Finding(family, "no", f"cannot be used: {answer.last_word}", f"install {value.partition(':')[0]} again")
+    return Finding(
+        family,
+        "no",
+        f"cannot be used: {answer.last_word}",
+        f"install {value.partition(':')[0]} again",
+    )
 
 
 def try_benchmark(family: str, value: str) -> None:
@@ -86,10 +106,14 @@ def try_benchmark(family: str, value: str) -> None:
     print(", ".join(names) or "loads; benchmark.env_id says which task")
 
 
-# --- agents ------------------------------------------------------------------------------------------------------
+# --- agents ---------------------------------------------------------------------------------------
 
 _MODEL = {"model": "any", "base_url": "http://127.0.0.1:9/v1"}
-_SETTINGS: dict[str, dict[str, Any]] = {"command": {"argv": [sys.executable]}, "chat": _MODEL, "opencode": _MODEL}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "command": {"argv": [sys.executable]},
+    "chat": _MODEL,
+    "opencode": _MODEL,
+}
 """What an integration cannot be asked without."""
 
 
@@ -99,7 +123,8 @@ def agents() -> Iterator[Finding]:
 
 
 def clis() -> Iterator[Finding]:
-    """Every coding agent, by its program's version: with the command that installs or mends it where there is none."""
+    """Every coding agent, by its program's version: with the command that installs or mends it
+    where there is none."""
     yield from _probed(coding=True)
 
 
@@ -107,7 +132,9 @@ def _probed(*, coding: bool) -> Iterator[Finding]:
     from evopolicy.agents import agent_names, config_class
     from evopolicy.agents.coding.cli import CodingConfig
 
-    names = [name for name in agent_names() if issubclass(config_class(name), CodingConfig) is coding]
+    names = [
+        name for name in agent_names() if issubclass(config_class(name), CodingConfig) is coding
+    ]
     with ThreadPoolExecutor() as at_once:
         yield from at_once.map(probed, names)
 
@@ -128,16 +155,20 @@ def probed(name: str, **options: object) -> Finding:
         remedy = re.search(r"`([^`]+)`", said)
         if remedy:  # told once, as what to do
             said = said.replace(remedy[0], "the command below", 1)
-        return Finding(name, "info" if name == "replay" else "no", said, remedy[1] if remedy else "")
-    return Finding(name, "ok", ", ".join(f"{key} {value}" for key, value in versions.items()) or "ready")
+        return Finding(
+            name, "info" if name == "replay" else "no", said, remedy[1] if remedy else ""
+        )
+    return Finding(
+        name, "ok", ", ".join(f"{key} {value}" for key, value in versions.items()) or "ready"
+    )
 
 
-# --- tracking ----------------------------------------------------------------------------------------------------
+# --- tracking -------------------------------------------------------------------------------------
 
 _STORE_SECONDS = 90.0
 _REACH = (
-    "import json, sys; from pathlib import Path; from evopolicy.kernel.errors import EvoPolicyError;"
-    " from evopolicy.tracking.store import Tracking, reach\n"
+    "import json, sys; from pathlib import Path; from evopolicy.kernel.errors import "
+    "EvoPolicyError; from evopolicy.tracking.store import Tracking, reach\n"
     "told = json.load(sys.stdin)\n"
     "try: reach(Tracking(told['uri']), Path(told['output']))\n"
     "except EvoPolicyError as error: sys.exit(str(error))"
@@ -145,7 +176,8 @@ _REACH = (
 
 
 def tracking(output: Path, uri: str) -> Iterator[Finding]:
-    """Whether the MLflow store answers; a database of our own that is not there yet is made by the first Run."""
+    """Whether the MLflow store answers; a database of our own that is not there yet is made by the
+    first Run."""
     from evopolicy.kernel.secrecy.secrets import mask_uri
     from evopolicy.tracking.store import Tracking, resolve_uri
 
@@ -154,11 +186,18 @@ def tracking(output: Path, uri: str) -> Iterator[Finding]:
         yield Finding("MLflow", "ok", f"the first Run will make {place}")
         return
     # By standard input: a URI may hold a password, and arguments can be seen by everyone.
-    answer = ask([sys.executable, "-c", _REACH], _STORE_SECONDS, told=json.dumps({"uri": uri, "output": str(output)}))
+    answer = ask(
+        [sys.executable, "-c", _REACH],
+        _STORE_SECONDS,
+        told=json.dumps({"uri": uri, "output": str(output)}),
+    )
     if answer.code == 0:
         yield Finding("MLflow", "ok", f"answers at {place}")
     else:
-        remedy = "start that server, or name another one: tracking.uri=; a Run goes on without, tracking=off"
+        remedy = (
+            "start that server, or name another one: tracking.uri=; a Run goes on without, "
+            "tracking=off"
+        )
         if not uri:
             command = shlex.join(["evopolicy", "track", f"source={output}"])
             remedy = f"delete it; `{command}` makes it anew from the records"

@@ -1,4 +1,5 @@
-"""What doctor finds of the machine: Python, cores, memory, folders, and which isolation levels hold."""
+"""What doctor finds of the machine: Python, cores, memory, folders, and which isolation levels
+hold."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _USER_NAMESPACE = (
 """CLONE_NEWUSER, which bubblewrap begins with where it is not root."""
 
 
-# --- this machine ------------------------------------------------------------------------------------------------
+# --- this machine ---------------------------------------------------------------------------------
 
 
 def machine() -> Iterator[Finding]:
@@ -38,7 +39,9 @@ def machine() -> Iterator[Finding]:
     fits = _PYTHONS[0] <= sys.version_info[:2] < _PYTHONS[1]
     yield Finding("Python", "ok" if fits else "warn", here, "use Python 3.11, 3.12 or 3.13")
     yield from packages()
-    yield Finding("system", "info", f"{platform.system()} {platform.release()} {platform.machine()}")
+    yield Finding(
+        "system", "info", f"{platform.system()} {platform.release()} {platform.machine()}"
+    )
     if kind := container():
         yield Finding("container", "info", f"this looks like a container ({kind})")
     yield from capacity()
@@ -67,21 +70,27 @@ def capacity(root: Path = Path("/")) -> Iterator[Finding]:
     quota = _quota(root)
     held = quota is not None and quota < cores()
     limit = f"; its control group gives it the time of {quota:.2g}" if held else ""
-    remedy = "set execution.workers and launcher.cells by that number, or raise the container's CPU limit"
+    remedy = (
+        "set execution.workers and launcher.cells by that number, or raise the container's "
+        "CPU limit"
+    )
     yield Finding("cores", "warn" if held else "ok", f"{count} may be used{limit}", remedy)
     total, available = memory(root)
     if not total:
         yield Finding("memory", "info", "cannot be read here")
         return
     detail = f"{available / _GIB:.1f} of {total / _GIB:.1f} GiB free"
-    remedy = "free some, or lower execution.limits.memory_bytes, execution.workers and launcher.cells"
+    remedy = (
+        "free some, or lower execution.limits.memory_bytes, execution.workers and launcher.cells"
+    )
     if available < _LEAST_MEMORY:
         detail += f"; one Policy alone may use {_LEAST_MEMORY // _GIB} GiB"
     yield Finding("memory", "ok" if available >= _LEAST_MEMORY else "warn", detail, remedy)
 
 
 def memory(root: Path = Path("/")) -> tuple[int, int]:
-    """Bytes in all and free, within the limits of this process's control groups; (0, 0) where there is no /proc."""
+    """Bytes in all and free, within the limits of this process's control groups; (0, 0) where there
+    is no /proc."""
     values = {}
     for line in _read(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
@@ -98,7 +107,9 @@ def memory(root: Path = Path("/")) -> tuple[int, int]:
 def _quota(root: Path) -> float | None:
     """Cores whose time the control groups give; None for no limit."""
     shares = [_read(group / "cpu.max").split() for group in _groups(root)]
-    limits = [int(share[0]) / int(share[1]) for share in shares if len(share) == 2 and share[0].isdigit()]
+    limits = [
+        int(share[0]) / int(share[1]) for share in shares if len(share) == 2 and share[0].isdigit()
+    ]
     return min(limits, default=None)
 
 
@@ -114,7 +125,8 @@ def _groups(root: Path) -> Iterator[Path]:
 
 
 def container(root: Path = Path("/")) -> str:
-    """What kind of container this looks like; '' for none. A guess from what container engines leave behind."""
+    """What kind of container this looks like; '' for none. A guess from what container engines
+    leave behind."""
     for mark, kind in ((".dockerenv", "Docker"), ("run/.containerenv", "Podman")):
         if (root / mark).exists():
             return kind
@@ -122,7 +134,14 @@ def container(root: Path = Path("/")) -> str:
         if variable.startswith("container=") and len(variable) > len("container="):
             return variable.partition("=")[2]
     groups = _read(root / "proc/1/cgroup")
-    return next((word for word in ("docker", "kubepods", "containerd", "libpod", "lxc") if f"/{word}" in groups), "")
+    return next(
+        (
+            word
+            for word in ("docker", "kubepods", "containerd", "libpod", "lxc")
+            if f"/{word}" in groups
+        ),
+        "",
+    )
 
 
 def _read(path: Path) -> str:
@@ -132,12 +151,14 @@ def _read(path: Path) -> str:
         return ""
 
 
-# --- folders -----------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 def folders(output: Path) -> Iterator[Finding]:
     """Where Policies scratch, where Runs are written."""
-    yield _free("temporary", Path(tempfile.gettempdir()), "free some, or name another one by TMPDIR")
+    yield _free(
+        "temporary", Path(tempfile.gettempdir()), "free some, or name another one by TMPDIR"
+    )
     shared = Path("/dev/shm")
     if shared.is_dir():
         yield Finding("/dev/shm", "info", f"{shutil.disk_usage(shared).free / _GIB:.1f} GiB free")
@@ -148,7 +169,12 @@ def folders(output: Path) -> Iterator[Finding]:
 
 def _free(name: str, folder: Path, remedy: str) -> Finding:
     free = shutil.disk_usage(folder).free
-    return Finding(name, "ok" if free >= _LEAST_DISK else "warn", f"{free / _GIB:.1f} GiB free in {folder}", remedy)
+    return Finding(
+        name,
+        "ok" if free >= _LEAST_DISK else "warn",
+        f"{free / _GIB:.1f} GiB free in {folder}",
+        remedy,
+    )
 
 
 def writable(output: Path) -> Finding:
@@ -163,11 +189,16 @@ def writable(output: Path) -> Finding:
     except OSError as error:
         return Finding("output", "no", f"'{output}' cannot be written ({error.strerror})", remedy)
     free = shutil.disk_usage(place).free
-    detail = f"'{output}' can be {'written' if place == output.absolute() else 'made'}, {free / _GIB:.1f} GiB free"
-    return Finding("output", "ok" if free >= _LEAST_DISK else "warn", detail, "free at least 1 GiB there")
+    detail = (
+        f"'{output}' can be {'written' if place == output.absolute() else 'made'}, "
+        f"{free / _GIB:.1f} GiB free"
+    )
+    return Finding(
+        "output", "ok" if free >= _LEAST_DISK else "warn", detail, "free at least 1 GiB there"
+    )
 
 
-# --- isolation ---------------------------------------------------------------------------------------------------
+# --- isolation ------------------------------------------------------------------------------------
 
 
 def isolation() -> Iterator[Finding]:
@@ -186,11 +217,19 @@ def isolation() -> Iterator[Finding]:
         yield Finding(
             "landlock cannot",
             "info",
-            "hide that a path exists, bound a scratch folder as a whole, give an agent a network of its own;"
-            " an agent with a provider needs bubblewrap",
+            "hide that a path exists, bound a scratch folder as a whole, give an agent a network "
+            "of its own; an agent with a provider needs bubblewrap",
         )
-    remedy = "one of the levels above; for Programs you wrote yourself: execution=none execution.allow_unisolated=true"
-    yield Finding(AUTO, "ok" if works else "no", f"takes {works[0]}" if works else "no level holds here", remedy)
+    remedy = (
+        "one of the levels above; for Programs you wrote yourself: execution=none "
+        "execution.allow_unisolated=true"
+    )
+    yield Finding(
+        AUTO,
+        "ok" if works else "no",
+        f"takes {works[0]}" if works else "no level holds here",
+        remedy,
+    )
 
 
 AUTO = "auto"
@@ -198,10 +237,17 @@ AUTO = "auto"
 
 
 def namespaces(root: Path = Path("/")) -> Iterator[Finding]:
-    """Whether user namespaces, which bubblewrap is made of, are let through. Nothing where this is no Linux."""
+    """Whether user namespaces, which bubblewrap is made of, are let through. Nothing where this is
+    no Linux."""
     if sys.platform != "linux":
         return
-    from evopolicy.execution.isolation import APPARMOR, APPARMOR_REMEDY, REFUSED, setting, switched_off
+    from evopolicy.execution.isolation import (
+        APPARMOR,
+        APPARMOR_REMEDY,
+        REFUSED,
+        setting,
+        switched_off,
+    )
 
     sysctls = root / "proc/sys"
     answer = ask([sys.executable, "-I", "-c", _USER_NAMESPACE], 90.0)

@@ -1,4 +1,5 @@
-"""From the command line to Hydra: where the config lies, whether it is a sweep, and one composed config."""
+"""From the command line to Hydra: where the config lies, whether it is a sweep, and one composed
+config."""
 
 from __future__ import annotations
 
@@ -25,13 +26,20 @@ _VALUED = {
     "--package": "-p",
     "--info": "-i",
 }
-_PLAIN = {"--multirun": "-m", "--run": "-r", "--resolve": "", "--hydra-help": "", "--shell-completion": "-sc"}
+_PLAIN = {
+    "--multirun": "-m",
+    "--run": "-r",
+    "--resolve": "",
+    "--hydra-help": "",
+    "--shell-completion": "-sc",
+}
 _SHOWS = {"--cfg", "-c", "--info", "-i"}
 _OURS = {"--dry-run": "", "--help": "-h", "--version": ""}
 
 
 def normalize(arguments: Sequence[str]) -> list[str]:
-    """Arguments for Hydra: `--dry-run` as an override, `-m` where the overrides are those of a sweep.
+    """Arguments for Hydra: `--dry-run` as an override, `-m` where the overrides are those of a
+    sweep.
 
     Raises ConfigError for an unknown flag and for a word that is not an override.
     """
@@ -77,14 +85,17 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         elif word in plain:
             flags.append(word)
         else:
-            raise ConfigError(f"the flag '{word}' is unknown.{did_you_mean(word, [*_VALUED, *_PLAIN, *_OURS])}")
+            raise ConfigError(
+                f"the flag '{word}' is unknown.{did_you_mean(word, [*_VALUED, *_PLAIN, *_OURS])}"
+            )
     return flags, overrides
 
 
 def _check_override(word: str) -> None:
     if "=" not in word and not word.startswith("~"):
         raise ConfigError(
-            f"'{word}' is not an override; write key=value, such as agent=cma_es; `evopolicy --help` has more"
+            f"'{word}' is not an override; write key=value, such as agent=cma_es; `evopolicy "
+            "--help` has more"
         )
 
 
@@ -104,8 +115,8 @@ _OPEN_GROUPS = ("agent", "benchmark")
 def _for_each_cell(overrides: Sequence[str]) -> list[str]:
     """`overrides`, those of keys below a swept group as sweeps of one value each.
 
-    Hydra composes what belongs to the whole sweep first, with no option of such a group chosen: there is no key yet.
-    """
+    Hydra composes what belongs to the whole sweep first, with no option of such a group chosen:
+    there is no key yet."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     swept = {one.key_or_group for one in parsed if one.is_sweep_override()}
     found = []
@@ -115,27 +126,35 @@ def _for_each_cell(overrides: Sequence[str]) -> list[str]:
         if group.lstrip("+") in swept and below and group.startswith("+"):
             bare = key.lstrip("+")
             raise ConfigError(
-                f"{word}: '{group.lstrip('+')}' is swept, so its keys are set without '+'; write {bare}={value}"
+                f"{word}: '{group.lstrip('+')}' is swept, so its keys are set without '+'; write "
+                f"{bare}={value}"
             )
-        plain_change = bool(below and value) and not key.startswith(("+", "~")) and not one.is_sweep_override()
+        plain_change = (
+            bool(below and value) and not key.startswith(("+", "~")) and not one.is_sweep_override()
+        )
         if plain_change and group in swept:
             word = f"{key}=choice({value})"
         elif plain_change and group in _OPEN_GROUPS and isinstance(one.value(), dict):
-            word = f"++{word}"  # a mapping's keys are the user's own; a misspelt option is refused by its own config
+            # a mapping's keys are the user's own; a misspelt option is refused by its own config
+            word = f"++{word}"
         found.append(word)
     return found
 
 
 def run_hydra(arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
-    """Compose what `arguments` say and call `task` with it, or hand a sweep to the launcher. Lets errors through."""
+    """Compose what `arguments` say and call `task` with it, or hand a sweep to the launcher. Lets
+    errors through."""
     schema.store()
-    entry = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
+    entry = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(
+        task
+    )
     with _as_command(normalize(arguments)):
         entry()
 
 
 def compose_one(arguments: Sequence[str]) -> DictConfig:
-    """The config of one cell, for verbs that need some of its groups. Raises ConfigError for what makes a sweep."""
+    """The config of one cell, for verbs that need some of its groups. Raises ConfigError for what
+    makes a sweep."""
     found: list[DictConfig] = []
 
     def keep(config: DictConfig) -> None:
@@ -149,7 +168,8 @@ def compose_one(arguments: Sequence[str]) -> DictConfig:
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
-    """Resolved plain values, without Hydra's node. Raises OmegaConf's errors for what is missing or unresolvable."""
+    """Resolved plain values, without Hydra's node. Raises OmegaConf's errors for what is missing or
+    unresolvable."""
     return {str(key): _plain(config[key]) for key in config if key != "hydra"}
 
 
@@ -161,13 +181,18 @@ def _plain(node: Any) -> Any:
 
 def mentions(config: DictConfig, key: str) -> bool:
     """Whether another value of `config` is computed from `key`."""
-    text = "".join(OmegaConf.to_yaml(config[name]) for name in config if OmegaConf.is_config(config[name]))
-    return f"${{{key}" in text or any(OmegaConf.is_interpolation(config, str(name)) for name in config)
+    text = "".join(
+        OmegaConf.to_yaml(config[name]) for name in config if OmegaConf.is_config(config[name])
+    )
+    return f"${{{key}" in text or any(
+        OmegaConf.is_interpolation(config, str(name)) for name in config
+    )
 
 
 @contextmanager
 def _as_command(arguments: Sequence[str]) -> Iterator[None]:
-    """Hydra reads `sys.argv`, and prints tracebacks of its own unless told to let errors through."""
+    """Hydra reads `sys.argv`, and prints tracebacks of its own unless told to let errors
+    through."""
     argv, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["evopolicy", *arguments], "1"
     try:

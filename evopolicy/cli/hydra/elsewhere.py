@@ -1,4 +1,5 @@
-"""A sweep whose cells another Hydra launcher runs where it puts them: planned and recorded here, as ours are."""
+"""A sweep whose cells another Hydra launcher runs where it puts them: planned and recorded here, as
+ours are."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ from evopolicy.sweeps.sweep import output_override, recorded
 
 
 def launch_elsewhere(
-    loader: ConfigLoader, master: DictConfig, cells: Sequence[Sequence[str]], launcher: Launcher, at_once: int | None
+    loader: ConfigLoader,
+    master: DictConfig,
+    cells: Sequence[Sequence[str]],
+    launcher: Launcher,
+    at_once: int | None,
 ) -> None:
     """Run the cells that are not finished by `launcher`, `at_once` in a batch, and print the table.
 

@@ -1,4 +1,5 @@
-"""Between Hydra and a command's cells: composes them, runs them, answers as a Hydra launcher has to."""
+"""Between Hydra and a command's cells: composes them, runs them, answers as a Hydra launcher has
+to."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _SEED = re.compile(r"seed=(0|-?[1-9]\d{0,17})")
 
 @dataclass
 class CellReturn(JobReturn):
-    """A cell's JobReturn. Unlike Hydra's it does not raise for a failed one: the table tells of it."""
+    """A cell's JobReturn. Unlike Hydra's it does not raise for a failed one: the table tells of
+    it."""
 
     score: float = math.nan
 
@@ -46,7 +48,8 @@ class CellReturn(JobReturn):
 
 
 class CommandLine:
-    """Hydra's task function, and what came of one command line: the config of a single Run, or the cells of a sweep."""
+    """Hydra's task function, and what came of one command line: the config of a single Run, or the
+    cells of a sweep."""
 
     def __init__(self) -> None:
         self.single: DictConfig | None = None
@@ -66,9 +69,15 @@ class CommandLine:
         return run.result.assessment.mean if run and run.result.assessment else None
 
     def launch(
-        self, loader: ConfigLoader, master: DictConfig, overrides: Sequence[Sequence[str]], *, whole: bool
+        self,
+        loader: ConfigLoader,
+        master: DictConfig,
+        overrides: Sequence[Sequence[str]],
+        *,
+        whole: bool,
     ) -> list[CellReturn]:
-        """Plan and run some cells: the `whole` sweep, or a batch of a sweeper that asks for more once it has these.
+        """Plan and run some cells: the `whole` sweep, or a batch of a sweeper that asks for more
+        once it has these.
 
         A sweeper may ask for one cell twice: it runs once.
         """
@@ -95,12 +104,16 @@ class CommandLine:
 
     def _run(self, command: Command, name: str) -> list[CellReturn]:
         now = {cell.run for cell in command.cells}
-        board, follower = run_sweep(command, name, tuple(cell for cell in self._recorded if cell.run not in now))
+        board, follower = run_sweep(
+            command, name, tuple(cell for cell in self._recorded if cell.run not in now)
+        )
         self._name, self._last = name, (command, follower)
         again = {cell.folder for cell in board.cells}
         self._cells = [*(cell for cell in self._cells if cell.folder not in again), *board.cells]
         self._recorded = read_sweep(sweep_folder(command.output, name)).cells
-        return [_returned(cell, state) for cell, state in zip(command.cells, board.cells, strict=True)]
+        return [
+            _returned(cell, state) for cell, state in zip(command.cells, board.cells, strict=True)
+        ]
 
     def finish(self) -> None:
         """The table of all cells, then MLflow may catch up."""
@@ -115,7 +128,10 @@ class CommandLine:
 def _say_direction(master: DictConfig) -> None:
     direction = OmegaConf.select(master, "hydra.sweeper.direction")
     if str(getattr(direction, "name", direction)).lower() == "minimize":
-        print("note: this sweeper looks for the lowest score; hydra.sweeper.direction=maximize looks for the best")
+        print(
+            "note: this sweeper looks for the lowest score; hydra.sweeper.direction=maximize "
+            "looks for the best"
+        )
 
 
 def finish_sweep(board: Board, follower: Follower, command: Command) -> None:
@@ -141,7 +157,8 @@ def _returned(cell: PlannedCell, state: CellState | None) -> CellReturn:
 
 
 class Composer:
-    """Composes the cells of one sweep; once those that differ in the seed alone, since Hydra takes its time."""
+    """Composes the cells of one sweep; once those that differ in the seed alone, since Hydra takes
+    its time."""
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
         self._loader = loader

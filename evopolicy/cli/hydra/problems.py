@@ -1,4 +1,5 @@
-"""What Hydra, OmegaConf and the system raise, as one sentence that names the key or file and says what to do."""
+"""What Hydra, OmegaConf and the system raise, as one sentence that names the key or file and says
+what to do."""
 
 from __future__ import annotations
 
@@ -29,13 +30,17 @@ from evopolicy.kernel.errors import EvoPolicyError, did_you_mean
 
 
 def sentence(error: BaseException) -> str | None:
-    """What to tell the user of `error`; None for an error that is no user's, such as a bug of ours."""
+    """What to tell the user of `error`; None for an error that is no user's, such as a bug of
+    ours."""
     if isinstance(error, EvoPolicyError):
         return str(error)
     if isinstance(error, yaml.MarkedYAMLError):
         return _yaml(error)
     if isinstance(error, OverrideParseException):
-        return f"the override '{error.override}' cannot be read: {_first_line(error)}; quote it as Hydra's grammar says"
+        return (
+            f"the override '{error.override}' cannot be read: {_first_line(error)}; quote it "
+            "as Hydra's grammar says"
+        )
     if isinstance(error, MissingConfigException):
         return _missing_option(error)
     if isinstance(error, SearchPathException):
@@ -74,7 +79,10 @@ def _missing_option(error: MissingConfigException) -> str:
         return f"--config-name: {_first_line(error)}"
     options = {*(error.options or []), *group_options(group)}
     if plugin := _PLUGINS.get(f"{group}={name}"):
-        return f"{group}: '{name}' is unknown: it comes with another package. Install it: pip install {plugin}"
+        return (
+            f"{group}: '{name}' is unknown: it comes with another package. Install it: pip "
+            f"install {plugin}"
+        )
     return f"{group}: '{name}' is unknown.{did_you_mean(name, sorted(options))}"
 
 
@@ -88,7 +96,9 @@ def _composition(error: ConfigCompositionException) -> str:
         return _omegaconf(cause, where, override[1] if override else "")
     key = re.search(r"Could not override '([^']+)'", text)
     if key and "@" in key[1]:
-        return f"{where}{key[1]}: no option is chosen at that package; leave '@' and what follows away"
+        return (
+            f"{where}{key[1]}: no option is chosen at that package; leave '@' and what follows away"
+        )
     if key:
         return where + _unknown_key(key[1])
     missing = re.match(r"You must specify '([^']+)'", text)
@@ -111,7 +121,12 @@ def _omegaconf(error: OmegaConfBaseException, where: str, override: str = "") ->
     return where + _wrong_type(key, _first_line(error), override)
 
 
-_NEEDED = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false"}
+_NEEDED = {
+    "Integer": "a whole number",
+    "Float": "a number",
+    "Boolean": "true or false",
+    "bool": "true or false",
+}
 
 
 def _wrong_type(key: str, text: str, override: str) -> str:
@@ -150,8 +165,9 @@ def _unknown_key(key: str) -> str:
         known += group_options("")
     if not known:
         return (
-            f"{key}: '{parent}' has no key '{name}' here; `evopolicy --cfg job {parent}=...` shows its keys."
-            f" Options that only some of a sweep's {parent}s have go into files of your own (--config-dir)"
+            f"{key}: '{parent}' has no key '{name}' here; `evopolicy --cfg job {parent}=...` "
+            f"shows its keys. Options that only some of a sweep's {parent}s have go into files of "
+            "your own (--config-dir)"
             if parent
             else f"{key}: there is no such key"
         )
@@ -160,7 +176,10 @@ def _unknown_key(key: str) -> str:
 
 def _only_a_name(group: str) -> str:
     known = ", ".join(group_options(group))
-    return f"{group}: takes a name, which {_CHOOSERS[group]}, and has no keys of its own: {group}=NAME. Known: {known}."
+    return (
+        f"{group}: takes a name, which {_CHOOSERS[group]}, and has no keys of its own: "
+        f"{group}=NAME. Known: {known}."
+    )
 
 
 def _near_key(parent: str, name: str, known: Iterable[str]) -> str:

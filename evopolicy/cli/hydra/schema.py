@@ -1,8 +1,9 @@
-"""The only ConfigStore: what Hydra checks keys and types against, mirrored from the plain config dataclasses.
+"""The only ConfigStore: what Hydra checks keys and types against, mirrored from the plain config
+dataclasses.
 
-The dataclasses are frozen and use tuples and Mappings, none of which OmegaConf composes into; so each gets a mutable
-twin, made here from its type hints. The twins lie outside the option groups, so that `glob(*)` finds only options.
-"""
+The dataclasses are frozen and use tuples and Mappings, none of which OmegaConf composes into; so
+each gets a mutable twin, made here from its type hints. The twins lie outside the option groups, so
+that `glob(*)` finds only options."""
 
 from __future__ import annotations
 
@@ -32,10 +33,17 @@ _LOGGING = {
     "disable_existing_loggers": False,
     "root": {"level": "WARNING"},
     "formatters": {"plain": {"format": "%(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "plain",
+            "stream": "ext://sys.stdout",
+        }
+    },
     "loggers": {"hydra_plugins": {"level": "INFO", "handlers": ["console"], "propagate": False}},
 }
-"""Other launchers and sweepers are heard, an optimizer with its best parameters; Hydra itself is silent."""
+"""Other launchers and sweepers are heard, an optimizer with its best parameters; Hydra itself is
+silent."""
 
 
 @dataclass
@@ -45,7 +53,8 @@ class _LauncherNode:
 
 @dataclass
 class _SweeperNode:
-    """As Hydra's basic sweeper, which ours is but for its files and its stop at the first failure."""
+    """As Hydra's basic sweeper, which ours is but for its files and its stop at the first
+    failure."""
 
     _target_: str = _SWEEPER
     max_batch_size: Optional[int] = None  # noqa: UP045
@@ -70,7 +79,8 @@ def twin(cls: type) -> type:
 
 
 def _made(name: str, fields: list[tuple[str, Any, Any]]) -> type:
-    """A dataclass that lies in this module by its name: a launcher that pickles it has it imported, not made again."""
+    """A dataclass that lies in this module by its name: a launcher that pickles it has it imported,
+    not made again."""
     made = dataclasses.make_dataclass(name, fields)
     made.__module__ = __name__
     globals()[name] = made
@@ -110,7 +120,8 @@ _WHOLE = _made("EvoPolicyConfig", [*_twin_fields(RunConfig), *_twin_fields(Comma
 
 
 def known_keys(cls: type = RunConfig, prefix: str = "") -> Iterator[str]:
-    """Every dotted key the schema knows: `budget`, `budget.episodes`, ... Open mappings end at their own name."""
+    """Every dotted key the schema knows: `budget`, `budget.episodes`, ... Open mappings end at
+    their own name."""
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         yield prefix + field.name

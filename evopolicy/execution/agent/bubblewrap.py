@@ -1,8 +1,8 @@
-"""An agent's sandbox at `bubblewrap`: what is mounted where, and which sockets its processes may open.
+"""An agent's sandbox at `bubblewrap`: what is mounted where, and which sockets its processes may
+open.
 
-Paths in it are fixed: nothing an agent reads of its place names a folder of this machine, but for what its integration
-has asked to be readable.
-"""
+Paths in it are fixed: nothing an agent reads of its place names a folder of this machine, but for
+what its integration has asked to be readable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from evopolicy.execution.sandbox.seccomp import ALLOW, Rule
 OWN = Path("/opt/evopolicy")
 WORKSPACE, HOME, STAGING = Path("/workspace"), Path("/home/agent"), OWN / "staging"
 PYTHON, PACKAGES = OWN / "bin" / "python3", OWN / "packages"
-SESSION, PROXY, PLAN = (Path("/run/evopolicy") / name for name in ("session.sock", "proxy.sock", "agent.json"))
+SESSION, PROXY, PLAN = (
+    Path("/run/evopolicy") / name for name in ("session.sock", "proxy.sock", "agent.json")
+)
 PORT = 8100
 """Where the agent finds the Host's proxy, on the loopback of its own network."""
 USER = 1000
@@ -33,12 +35,13 @@ PROCESSES = 4096
 SIGNALS = 4096
 """Queued, and timers, at once: all of a user's share one limit."""
 REPORT_FD, FILTER_FDS = 3, (4, 5)
-"""Descriptors `bwrap` is started with: where the sandbox's first process reports, and the filters."""
+"""Descriptors `bwrap` is started with: where the sandbox's first process reports, and the
+filters."""
 KEPT = ("TASK.md", "feedback", "skills", ".evopolicy")
 """Of the workspace: the Host's own, read-only to the agent."""
 _KERNELS_OWN = (  # noqa: SIM905
-    "kcore kmsg keys key-users kpagecount kpageflags kpagecgroup vmallocinfo slabinfo timer_list sched_debug mtrr"
-    " sysrq-trigger kallsyms iomem ioports"
+    "kcore kmsg keys key-users kpagecount kpageflags kpagecgroup vmallocinfo slabinfo timer_list "
+    "sched_debug mtrr sysrq-trigger kallsyms iomem ioports"
 ).split()
 _INTERPRETER = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 _LIBRARY = Path("lib")
@@ -53,7 +56,8 @@ class Sandbox:
     """Temporary folder with `bin`, `etc`, `login`, `staging` and `agent.json`."""
     home: Path
     logins: tuple[str, ...]
-    """Files in `held/login` that stand at the same places of the home, where there is a file for each already."""
+    """Files in `held/login` that stand at the same places of the home, where there is a file for
+    each already."""
     workspace: Path
     socket: Path
     proxy: Path | None
@@ -64,26 +68,61 @@ class Sandbox:
 
 
 def command(program: str, sandbox: Sandbox) -> list[str]:
-    """argv that starts the agent's first process in its sandbox; REPORT_FD and FILTER_FDS have to be open."""
+    """argv that starts the agent's first process in its sandbox; REPORT_FD and FILTER_FDS have to
+    be open."""
     arguments = [
         *bubblewrap.base(program, network=sandbox.shares_network),
         *("--uid", str(USER), "--gid", str(USER), "--as-pid-1", *_proc()),
-        *("--size", str(TEMPORARY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-        *("--size", str(TEMPORARY_BYTES), "--perms", "1777", "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp"),
+        *(
+            "--size",
+            str(TEMPORARY_BYTES),
+            "--perms",
+            "1777",
+            "--tmpfs",
+            "/dev/shm",
+            "--remount-ro",
+            "/dev",
+        ),
+        *(
+            "--size",
+            str(TEMPORARY_BYTES),
+            "--perms",
+            "1777",
+            "--tmpfs",
+            "/tmp",
+            "--symlink",
+            "/tmp",
+            "/var/tmp",
+        ),
     ]
-    for mounts in (_system(), _settings(sandbox), _own(sandbox), _readable(sandbox.readable), _workspace(sandbox)):
+    for mounts in (
+        _system(),
+        _settings(sandbox),
+        _own(sandbox),
+        _readable(sandbox.readable),
+        _workspace(sandbox),
+    ):
         arguments += mounts
     arguments += ["--remount-ro", "/", "--chdir", "/"]
     for fd in FILTER_FDS:
         arguments += ["--add-seccomp-fd", str(fd)]
-    return [*arguments, "--", str(PYTHON), "-I", "-S", "-B", str(OWN / "bin" / "init.py"), str(PLAN)]
+    return [
+        *arguments,
+        "--",
+        str(PYTHON),
+        "-I",
+        "-S",
+        "-B",
+        str(OWN / "bin" / "init.py"),
+        str(PLAN),
+    ]
 
 
 def filters() -> tuple[bytes, bytes]:
     """The list of calls an agent may make, and on top of it what own namespaces leave to refuse.
 
-    Other families of sockets reach the machine around every namespace (a virtual machine's host, crypto, hardware).
-    """
+    Other families of sockets reach the machine around every namespace (a virtual machine's host,
+    crypto, hardware)."""
     families = (_UNIX, _INET, _INET6, _NETLINK)
     rules = [Rule(name, ALLOW, 0, families) for name in ("socket", "socketpair")]
     return seccomp.agent_filter(True), seccomp.assemble(rules, ALLOW)
@@ -92,8 +131,8 @@ def filters() -> tuple[bytes, bytes]:
 def processes() -> int:
     """The kernel's own bound on an agent's processes; 0 where it has none.
 
-    It holds none against root, in whatever namespace, and until 5.14 counted all of a user's on the machine.
-    """
+    It holds none against root, in whatever namespace, and until 5.14 counted all of a user's on the
+    machine."""
     version = re.match(r"(\d+)\.(\d+)", platform.release())
     counts_threads = version is not None and (int(version[1]), int(version[2])) >= (5, 14)
     return PROCESSES if counts_threads and os.geteuid() != 0 else 0
@@ -105,7 +144,8 @@ def shell() -> str:
 
 
 def prepare(held: Path, code: Iterable[Path], shell_command: str) -> None:
-    """Fill `held` with what `command` mounts: `code` and the `evopolicy-session` command in bin, names in etc."""
+    """Fill `held` with what `command` mounts: `code` and the `evopolicy-session` command in bin,
+    names in etc."""
     for folder in ("bin", "etc"):
         (held / folder).mkdir()
     write_commands(held, code, shell_command)
@@ -125,9 +165,9 @@ def prepare(held: Path, code: Iterable[Path], shell_command: str) -> None:
 def _proc() -> Iterator[str]:
     """A process table of its own that cannot be written to.
 
-    Where the Host is root, so is the owner of the agent's files outside its user namespace: the kernel's settings under
-    /proc/sys, and what only root may read of the kernel, would be open to it.
-    """
+    Where the Host is root, so is the owner of the agent's files outside its user namespace: the
+    kernel's settings under /proc/sys, and what only root may read of the kernel, would be open to
+    it."""
     yield from ("--proc", "/proc")
     for name in _KERNELS_OWN:
         if (place := Path("/proc") / name).exists():
@@ -180,7 +220,9 @@ def _own(sandbox: Sandbox) -> Iterator[str]:
     yield from _bind(held / "bin", OWN / "bin")
     yield from _bind(runtime.python, OWN / "bin" / _INTERPRETER)
     for shared in library.glob("libpython*.so*"):
-        yield from _bind(shared)  # an interpreter may look for it at the very place it was installed at
+        yield from _bind(
+            shared
+        )  # an interpreter may look for it at the very place it was installed at
     for name, target in sandbox.packages.links.items():
         yield from _bind(target, PACKAGES / name)
     yield from _bind(held / "staging", STAGING)
@@ -201,8 +243,11 @@ def _readable(paths: Iterable[Path]) -> Iterator[str]:
             yield from _bind(real)
             shown.append(real)
         if path != real and not _seen(path, shown):
-            # A program that looks for its files beside itself has to find a link where there is one.
-            yield from ("--symlink", str(real), str(path)) if path.is_symlink() else _bind(real, path)
+            # A program that looks for its files beside itself has to find a link where there is
+            # one.
+            yield from (
+                ("--symlink", str(real), str(path)) if path.is_symlink() else _bind(real, path)
+            )
             shown.append(path)
 
 

@@ -1,4 +1,5 @@
-"""ByHand: for a Run whose engineer is a person. Nothing is started or confined; implements `ports.AgentLauncher`."""
+"""ByHand: for a Run whose engineer is a person. Nothing is started or confined; implements
+`ports.AgentLauncher`."""
 
 from __future__ import annotations
 
@@ -9,13 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from evopolicy.kernel.files.durable import make_folder, write_durably
-from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
+from evopolicy.kernel.ports.protocols import (
+    AgentProcess,
+    AgentSite,
+    AgentTask,
+    Invocation,
+    Isolation,
+)
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
 from evopolicy.kernel.run.stream import INVOCATION, STDOUT
 
 
 class ByHand:
-    """Whoever may write to the workspace works there, from any shell, with the session's command."""
+    """Whoever may write to the workspace works there, from any shell, with the session's
+    command."""
 
     @property
     def isolation(self) -> Isolation:
@@ -32,7 +40,13 @@ class ByHand:
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:  # noqa: ARG002
         make_folder(site.logs)
-        note: dict[str, Any] = {"argv": [], "isolation": self.isolation, "by_hand": True, "collect": [], "home": []}
+        note: dict[str, Any] = {
+            "argv": [],
+            "isolation": self.isolation,
+            "by_hand": True,
+            "collect": [],
+            "home": [],
+        }
         write_durably(site.logs / INVOCATION, json.dumps(note, indent=2).encode() + b"\n")
         for name in ("stderr.log", STDOUT):  # there as of any attempt that began, and empty
             write_durably(site.logs / name, b"")

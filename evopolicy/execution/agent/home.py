@@ -1,7 +1,8 @@
-"""An agent's home: logins written into it, what is kept of it in the logs, and that it can be removed.
+"""An agent's home: logins written into it, what is kept of it in the logs, and that it can be
+removed.
 
-An agent may leave anything in a home that its next attempt is given again: on the way to a file no link is followed.
-"""
+An agent may leave anything in a home that its next attempt is given again: on the way to a file no
+link is followed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _CHUNK = 1 << 20
 
 
 def copied(wanted: Mapping[str, Path], to: Path) -> list[str]:
-    """Copy `wanted` (by relative path) into the empty folder `to`; returns its files. Raises AgentError."""
+    """Copy `wanted` (by relative path) into the empty folder `to`; returns its files. Raises
+    AgentError."""
     for name, source in wanted.items():
         target = to / inside(name, "home")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -40,14 +42,15 @@ def copied(wanted: Mapping[str, Path], to: Path) -> list[str]:
                 shutil.copyfile(source, target)
         except OSError as error:
             raise AgentError(
-                f"the agent's home needs '{source}' as '{name}', which cannot be read ({error.strerror or error}); log"
-                " in with the agent's own command first"
+                f"the agent's home needs '{source}' as '{name}', which cannot be read "
+                f"({error.strerror or error}); log in with the agent's own command first"
             ) from None
     return sorted(str(path.relative_to(to)) for path in to.rglob("*") if path.is_file())
 
 
 class _Left:
-    """What of a folder is not copied: what is neither file nor folder. Raises AgentError for a folder of too many."""
+    """What of a folder is not copied: what is neither file nor folder. Raises AgentError for a
+    folder of too many."""
 
     def __init__(self, source: Path) -> None:
         self._source = source
@@ -57,15 +60,16 @@ class _Left:
         self._seen += len(names)
         if self._seen > MAX_LAID:
             raise AgentError(
-                f"the agent's home is to have a copy of '{self._source}', which holds more than {MAX_LAID} files; copy"
-                " those it needs to a folder of their own and name that"
+                f"the agent's home is to have a copy of '{self._source}', which holds more than "
+                f"{MAX_LAID} files; copy those it needs to a folder of their own and name that"
             )
         paths = [Path(folder, name) for name in names]
         return [path.name for path in paths if not path.is_file() and not path.is_dir()]
 
 
 def inside(name: str, word: str) -> Path:
-    """`name` as a relative path. Raises AgentError for one that leads out of the folder that `word` calls."""
+    """`name` as a relative path. Raises AgentError for one that leads out of the folder that `word`
+    calls."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise AgentError(f"the integration puts a file '{name}' outside its {word}")
@@ -79,7 +83,8 @@ def opened(home: Path) -> None:
 
 
 def give(home: Path, copies: Path, names: Sequence[str], *, empty: bool) -> None:
-    """Copy the files `names` of `copies`, and its folders, into `home`; with `empty` only places to mount them at."""
+    """Copy the files `names` of `copies`, and its folders, into `home`; with `empty` only places to
+    mount them at."""
     for folder, _, _ in os.walk(copies):
         with beneath.opened(home, Path(folder).relative_to(copies).parts, make=True):
             pass
@@ -98,7 +103,7 @@ def take_back(home: Path, names: Sequence[str]) -> None:
             beneath.remove(last, fd)
 
 
-# --- after its end -------------------------------------------------------------------------------------------------
+# --- after its end --------------------------------------------------------------------------------
 
 
 def made_removable(home: Path) -> None:
@@ -117,11 +122,14 @@ def checked_globs(globs: Sequence[str]) -> None:
         inside(glob, "home (collect)")
 
 
-def collect(home: Path, globs: Sequence[str], without: Collection[str], to: Path, mask: Masker) -> None:
-    """Copy the regular files below `home` that match one of `globs`, but `without`, into the folder `to`, masked.
+def collect(
+    home: Path, globs: Sequence[str], without: Collection[str], to: Path, mask: Masker
+) -> None:
+    """Copy the regular files below `home` that match one of `globs`, but `without`, into the folder
+    `to`, masked.
 
-    `*` stands for anything in one name, `**` for any number of folders. What cannot be read is left out.
-    """
+    `*` stands for anything in one name, `**` for any number of folders. What cannot be read is left
+    out."""
     patterns = [PurePosixPath(glob).parts for glob in globs]
     left, count, seen = MAX_BYTES, 0, 0
     if not patterns:
@@ -130,12 +138,16 @@ def collect(home: Path, globs: Sequence[str], without: Collection[str], to: Path
         for folder, above, names in _walked(top, ()):
             for name in names:
                 parts = (*above, name)
-                if str(Path(*parts)) in without or not any(_matches(parts, pattern) for pattern in patterns):
+                if str(Path(*parts)) in without or not any(
+                    _matches(parts, pattern) for pattern in patterns
+                ):
                     continue
                 if count >= MAX_FILES or left <= 0:
                     return
                 with contextlib.suppress(OSError):
-                    left -= _copied_masked(name, folder, to.joinpath(*parts), min(left, MAX_FILE_BYTES), mask)
+                    left -= _copied_masked(
+                        name, folder, to.joinpath(*parts), min(left, MAX_FILE_BYTES), mask
+                    )
                     count += 1
             seen += len(names)
             if seen > MAX_LOOKED_AT:
@@ -143,7 +155,8 @@ def collect(home: Path, globs: Sequence[str], without: Collection[str], to: Path
 
 
 def _walked(fd: int, parts: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...], list[str]]]:
-    """Each folder from `fd` down, _DEEP levels: it, open; its parts below `fd`; and the names in it, sorted."""
+    """Each folder from `fd` down, _DEEP levels: it, open; its parts below `fd`; and the names in
+    it, sorted."""
     names = sorted(islice(beneath.names_in(fd), MAX_LOOKED_AT))
     yield fd, parts, [name for name, _ in names]
     for name in [name for name, folder in names if folder and len(parts) < _DEEP]:

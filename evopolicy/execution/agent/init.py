@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The first process of an agent's sandbox: starts the agent, carries its connections to the Host, tells how it ended.
+"""The first process of an agent's sandbox: starts the agent, carries its connections to the Host,
+tells how it ended.
 
-Runs as `python3 init.py PLAN` with process number 1: when it ends, the kernel ends whatever else is left. One
-file, standard library only: it is mounted with `seccomp_notify` into sandboxes that hold nothing else of EvoPolicy.
-"""
+Runs as `python3 init.py PLAN` with process number 1: when it ends, the kernel ends whatever else is
+left. One file, standard library only: it is mounted with `seccomp_notify` into sandboxes that hold
+nothing else of EvoPolicy."""
 
 from __future__ import annotations
 
@@ -23,20 +24,24 @@ from typing import Any
 if __package__:
     from evopolicy.execution.sandbox import seccomp_notify
 else:
-    sys.path.insert(0, str(Path(__file__).parent))  # isolated, Python looks for no module beside a program
+    sys.path.insert(
+        0, str(Path(__file__).parent)
+    )  # isolated, Python looks for no module beside a program
     import seccomp_notify  # type: ignore[no-redef, import-not-found]
 
 CONNECTIONS = 64
 """Open at once between the agent and the Host's proxy; further ones wait to be accepted."""
 SEND_SECONDS, LAST_SECONDS = 60, 5.0
-"""For an agent to make room for more of an answer, and to end its own way once the Host has ended: as the proxy gives
-it. Whoever never reads, or never closes, keeps no connection from being accepted for longer."""
+"""For an agent to make room for more of an answer, and to end its own way once the Host has ended:
+as the proxy gives it. Whoever never reads, or never closes, keeps no connection from being accepted
+for longer."""
 _CHUNK = 1 << 16
 _DUMPABLE = 4
 
 
 def main(path: str) -> None:
-    """Start what the plan at `path` says; write its raw wait status to the plan's descriptor once it has ended."""
+    """Start what the plan at `path` says; write its raw wait status to the plan's descriptor once
+    it has ended."""
     plan = json.loads(Path(path).read_bytes())
     report = int(plan["report"])
     os.set_inheritable(report, False)
@@ -65,7 +70,8 @@ def _listen(port: int) -> socket.socket:
 
 
 def _start(plan: dict[str, Any]) -> int:
-    """Fork the agent into a session of its own and keep its processes; returns its process number."""
+    """Fork the agent into a session of its own and keep its processes; returns its process
+    number."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
@@ -80,15 +86,21 @@ def _start(plan: dict[str, Any]) -> int:
         return pid
     try:
         os.setsid()
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Ignored by Python, and by whatever it would execute so.
+        for number in (
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):  # Ignored by Python, and by whatever it would execute so.
             signal.signal(number, signal.SIG_DFL)
-        # Beside the count: the kernel's own bounds, the first of which holds only for who is not root.
+        # Beside the count: the kernel's own bounds, the first of which holds only for who is not
+        # root.
         _limit(resource.RLIMIT_NPROC, plan["limit"])
         _limit(resource.RLIMIT_SIGPENDING, plan["signals"])
         argv, environment, folder = plan["argv"], plan["environment"], plan["folder"]
         os.chdir(str(folder))
         with theirs:
-            seccomp_notify.install_and_hand_on(bytes.fromhex(plan["counted"]), bytes.fromhex(plan["uncounted"]), theirs)
+            seccomp_notify.install_and_hand_on(
+                bytes.fromhex(plan["counted"]), bytes.fromhex(plan["uncounted"]), theirs
+            )
         os.execvpe(argv[0], argv, environment)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -130,7 +142,9 @@ def _forward(listener: socket.socket, proxy: str) -> None:
 def _serve(peer: socket.socket, proxy: str, free: threading.BoundedSemaphore) -> None:
     try:
         with peer, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as host:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+            peer.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0)
+            )
             host.connect(proxy)
             up = threading.Thread(target=_pump, args=(peer, host), daemon=True)
             up.start()

@@ -1,9 +1,9 @@
-"""LocalAgentLauncher: starts an agent's process isolated on this machine. Implements `ports.AgentLauncher`.
+"""LocalAgentLauncher: starts an agent's process isolated on this machine. Implements
+`ports.AgentLauncher`.
 
-At `bubblewrap` an agent has a small machine of its own (`agent.bubblewrap`); at `landlock` it sees its workspace, the
-Policy's Python runtime, the system's programs and what its integration names. At neither does it see packages installed
-beside the runtime, other processes' files or the record.
-"""
+At `bubblewrap` an agent has a small machine of its own (`agent.bubblewrap`); at `landlock` it sees
+its workspace, the Policy's Python runtime, the system's programs and what its integration names. At
+neither does it see packages installed beside the runtime, other processes' files or the record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ OUTPUT_BYTES = 256 << 20
 
 
 class LocalAgentLauncher:
-    """Starts one agent at a time or several; each has a temporary folder of its own, removed when it is stopped."""
+    """Starts one agent at a time or several; each has a temporary folder of its own, removed when
+    it is stopped."""
 
     def __init__(
         self,
@@ -107,7 +108,8 @@ class LocalAgentLauncher:
             agent_home.collect(home, collected, logins, logs / "home", self._mask)
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
-        """See `ports.AgentLauncher.start`. Raises AgentError where the invocation cannot be prepared."""
+        """See `ports.AgentLauncher.start`. Raises AgentError where the invocation cannot be
+        prepared."""
         began = time.monotonic()
         make_folder(site.logs)
         held = HeldFolder("agent")
@@ -119,7 +121,14 @@ class LocalAgentLauncher:
             plan = self._plan(start, site, began)
             _note(plan, start, site.logs)
             supervisor = start_supervisor(plan, held.path)
-            return LocalAgent(supervisor, held, site.logs, proxy, partial(_tidied, start, site.logs), self._mask.logins)
+            return LocalAgent(
+                supervisor,
+                held,
+                site.logs,
+                proxy,
+                partial(_tidied, start, site.logs),
+                self._mask.logins,
+            )
         except BaseException:
             if proxy is not None:
                 proxy.close()
@@ -128,7 +137,9 @@ class LocalAgentLauncher:
             held.close()
             raise
 
-    def _prepare(self, site: AgentSite, held: Path, invoke: Callable[[AgentTask], Invocation]) -> _Start:
+    def _prepare(
+        self, site: AgentSite, held: Path, invoke: Callable[[AgentTask], Invocation]
+    ) -> _Start:
         """Ask the integration what to start and prepare it in `held`."""
         task = self._task(site, held)
         invocation = invoke(task)
@@ -146,13 +157,32 @@ class LocalAgentLauncher:
         home = site.home.resolve() if site.home is not None else held / "home"
         logins = tuple(agent_home.copied(invocation.home, held / "login"))
         self._watch(held / "login", logins)
-        start = _Start(held, task, invocation, network, wanted, key, values, home, logins, self._isolation, self._mask)
-        code = (self._client, *self._beside, Path(agent_init.__file__), Path(seccomp_notify.__file__))
+        start = _Start(
+            held,
+            task,
+            invocation,
+            network,
+            wanted,
+            key,
+            values,
+            home,
+            logins,
+            self._isolation,
+            self._mask,
+        )
+        code = (
+            self._client,
+            *self._beside,
+            Path(agent_init.__file__),
+            Path(seccomp_notify.__file__),
+        )
         words = shlex.join(task.session_command)
         if self._isolation == "bubblewrap":
             agent_bubblewrap.prepare(held, code, f'exec {words} "$@"')
         else:
-            agent_files.prepare_beside(held, wanted, (self._client, *self._beside), f'exec {words} "$@"')
+            agent_files.prepare_beside(
+                held, wanted, (self._client, *self._beside), f'exec {words} "$@"'
+            )
         agent_home.opened(home)
         agent_home.give(home, held / "login", logins, empty=self._isolation == "bubblewrap")
         self._watch(home, start.beside)
@@ -184,17 +214,29 @@ class LocalAgentLauncher:
         provider = start.invocation.provider
         if provider is None or start.network not in ("proxy", "allowlist"):
             return None
-        from evopolicy.execution.proxy.server import Proxy  # aiohttp takes longer to import than all the rest here
+        from evopolicy.execution.proxy.server import (
+            Proxy,
+        )  # aiohttp takes longer to import than all the rest here
 
         tunnel = start.network == "allowlist"
         path = held / "proxy.sock"
-        return Proxy(provider, start.key, path, site.logs, limits=self._limits, prices=self._prices, tunnel=tunnel)
+        return Proxy(
+            provider,
+            start.key,
+            path,
+            site.logs,
+            limits=self._limits,
+            prices=self._prices,
+            tunnel=tunnel,
+        )
 
     def _plan(self, start: _Start, site: AgentSite, began: float) -> AgentPlan:
         workspace = site.workspace.resolve()
         allowed = agent_view.readable(tuple(start.invocation.readable), workspace)
         confined = self._isolation == "landlock"
-        rules = agent_view.landlock_rules(workspace, start.home, start.held, allowed, start.packages)
+        rules = agent_view.landlock_rules(
+            workspace, start.home, start.held, allowed, start.packages
+        )
         sandbox: list[str] = []
         if self._isolation == "bubblewrap":
             sandbox = self._sandbox(start, site, allowed)
@@ -247,7 +289,9 @@ class LocalAgentLauncher:
     def _sandbox(self, start: _Start, site: AgentSite, allowed: tuple[Path, ...]) -> list[str]:
         program = bubblewrap.find()
         if program is None:
-            raise AgentError("the agent's sandbox needs 'bwrap', which is not on the PATH; install 'bubblewrap'")
+            raise AgentError(
+                "the agent's sandbox needs 'bwrap', which is not on the PATH; install 'bubblewrap'"
+            )
         with_proxy = start.network in ("proxy", "allowlist")
         first = {
             "report": agent_bubblewrap.REPORT_FD,
@@ -278,11 +322,14 @@ class LocalAgentLauncher:
 
 
 def know_logins(logins: Logins | None, agent: AgentIntegration) -> None:
-    """Have `logins` know what `agent` will be given of them: a Run may go on where it needs no agent any more."""
+    """Have `logins` know what `agent` will be given of them: a Run may go on where it needs no
+    agent any more."""
     place = Path("/nowhere")
     task = AgentTask(place, "", 0, ("python3", "client"), place, place, "http://127.0.0.1")
     if logins is not None:
-        with contextlib.suppress(EvoPolicyError, OSError):  # where it cannot be started, its start says so
+        with contextlib.suppress(
+            EvoPolicyError, OSError
+        ):  # where it cannot be started, its start says so
             for source in agent.invoke(task).home.values():
                 logins.learn(source)
 
@@ -337,7 +384,8 @@ def _note(plan: AgentPlan, start: _Start, logs: Path) -> None:
 
 
 def _noted(logs: Path) -> tuple[list[str], list[str], list[str]] | None:
-    """Of an attempt's note: globs to collect by, the logins in its home, those that lie in it; None where it has none.
+    """Of an attempt's note: globs to collect by, the logins in its home, those that lie in it; None
+    where it has none.
 
     A note of another form, or globs that lead elsewhere, are as none.
     """
@@ -345,13 +393,18 @@ def _noted(logs: Path) -> tuple[list[str], list[str], list[str]] | None:
         noted = json.loads((logs / INVOCATION).read_bytes())
         collected, logins = noted["collect"], noted.get("logins", noted["home"])
         agent_home.checked_globs([*collected, *logins])
-        return list(collected), list(logins), [] if noted["isolation"] == "bubblewrap" else list(logins)
+        return (
+            list(collected),
+            list(logins),
+            [] if noted["isolation"] == "bubblewrap" else list(logins),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AgentError):
         return None
 
 
 def _tidied(start: _Start, logs: Path) -> None:
-    """Once nothing of the agent is left: its logins go, what is to be kept is, the rest can be removed."""
+    """Once nothing of the agent is left: its logins go, what is to be kept is, the rest can be
+    removed."""
     mask = start.mask
     assert mask.written is not None  # what its logins were refreshed to is looked at before they go
     agent_home.take_back(start.home, start.beside)

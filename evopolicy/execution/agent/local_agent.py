@@ -1,4 +1,5 @@
-"""A started agent: its supervisor started, waited for and ended, and what is done with its home after that."""
+"""A started agent: its supervisor started, waited for and ended, and what is done with its home
+after that."""
 
 from __future__ import annotations
 
@@ -31,10 +32,14 @@ _STOP_SECONDS = 20.0
 
 
 def start_supervisor(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
-    """The supervisor of `plan`, whose agent has started. `held` is the agent's temporary folder. Raises AgentError."""
+    """The supervisor of `plan`, whose agent has started. `held` is the agent's temporary folder.
+    Raises AgentError."""
     path = held / "plan.json"
     path.write_text(json.dumps(asdict(plan)), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
     try:
         supervisor = subprocess.Popen(
             [sys.executable, "-s", "-m", "evopolicy.execution.agent.supervisor", str(path)],
@@ -45,19 +50,25 @@ def start_supervisor(plan: AgentPlan, held: Path) -> subprocess.Popen[str]:
             start_new_session=True,
         )
     except OSError as error:
-        raise ExecutionError(f"no process can be started to supervise the agent: {error}") from error
+        raise ExecutionError(
+            f"no process can be started to supervise the agent: {error}"
+        ) from error
     if not _has_started(supervisor):
         with supervisor:
             _end(supervisor)
         stderr = Path(plan.logs, "stderr.log")
         written = stderr.read_text(errors="replace") if stderr.exists() else ""
         reason = (written.strip().splitlines() or ["it says nothing"])[-1]
-        raise AgentError(f"the agent's sandbox cannot be made: {reason}; `evopolicy doctor` shows what works here")
+        raise AgentError(
+            f"the agent's sandbox cannot be made: {reason}; `evopolicy doctor` shows what works "
+            "here"
+        )
     return supervisor
 
 
 def await_supervisor(logs: Path) -> None:
-    """Wait until the supervisor of the attempt that logged to `logs` has ended: its Host was killed, it knows.
+    """Wait until the supervisor of the attempt that logged to `logs` has ended: its Host was
+    killed, it knows.
 
     Raises AgentError where it does not within a minute.
     """
@@ -70,7 +81,8 @@ def await_supervisor(logs: Path) -> None:
         while not locked(folder):
             if time.monotonic() > until:
                 raise AgentError(
-                    f"{logs.name}: an agent of this Run's killed Host still runs; end its processes and run again"
+                    f"{logs.name}: an agent of this Run's killed Host still runs; end its "
+                    "processes and run again"
                 )
             time.sleep(0.05)
     finally:
@@ -109,7 +121,8 @@ class LocalAgent:
         tidy: Callable[[], None],
         logins: Logins | None = None,
     ) -> None:
-        """`held` goes when it is stopped, `proxy` is closed, and `tidy` is called, once. `logins` are looked after."""
+        """`held` goes when it is stopped, `proxy` is closed, and `tidy` is called, once. `logins`
+        are looked after."""
         self._logins = logins
         self._supervisor = supervisor
         self._held = held

@@ -1,4 +1,5 @@
-"""What the Host prepares for an agent beside its workspace: the integration's files, a Python, the session command."""
+"""What the Host prepares for an agent beside its workspace: the integration's files, a Python, the
+session command."""
 
 from __future__ import annotations
 
@@ -29,8 +30,11 @@ def _staged(held: Path, name: str) -> Path:
     return path
 
 
-def prepare_beside(held: Path, imported: packages.Packages, code: Sequence[Path], command: str) -> None:
-    """Where the agent uses this machine's own paths: its Python, packages and session command in its folder."""
+def prepare_beside(
+    held: Path, imported: packages.Packages, code: Sequence[Path], command: str
+) -> None:
+    """Where the agent uses this machine's own paths: its Python, packages and session command in
+    its folder."""
     (held / "bin").mkdir()
     imported.link_into(held / "packages")
     _link_python(held)
@@ -38,7 +42,8 @@ def prepare_beside(held: Path, imported: packages.Packages, code: Sequence[Path]
 
 
 def write_commands(held: Path, code: Iterable[Path], command: str) -> None:
-    """Into `held`'s folder bin, which is there: the files `code`, and `evopolicy-session`, which runs `command`."""
+    """Into `held`'s folder bin, which is there: the files `code`, and `evopolicy-session`, which
+    runs `command`."""
     for path in code:
         shutil.copyfile(path, held / "bin" / path.name)
     (held / "bin" / "evopolicy-session").write_text(f"#!/bin/sh\n{command}\n")
@@ -46,7 +51,8 @@ def write_commands(held: Path, code: Iterable[Path], command: str) -> None:
 
 
 def _link_python(held: Path) -> None:
-    """A Python home of links: its folder can be listed, and what is installed beside the real one is not in it."""
+    """A Python home of links: its folder can be listed, and what is installed beside the real one
+    is not in it."""
     runtime = packages.runtime()
     for name in ("python3", "python"):
         (held / "bin" / name).symlink_to(runtime.python)

@@ -1,4 +1,5 @@
-"""What an agent prints, on its way to a file: its secrets masked, bounded, and when its lines came."""
+"""What an agent prints, on its way to a file: its secrets masked, bounded, and when its lines
+came."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _CHUNK = 1 << 16
 
 
 class Times:
-    """The file that says when lines of a stream came: to a tenth of a second, of a very long stream to a second."""
+    """The file that says when lines of a stream came: to a tenth of a second, of a very long stream
+    to a second."""
 
     def __init__(self, path: Path, started: float) -> None:
         """`started`: of `time.monotonic()`."""
@@ -48,9 +50,12 @@ class Times:
 
 
 class Stream:
-    """One stream of output going to a file: its head as it comes, its tail at the end, the middle counted."""
+    """One stream of output going to a file: its head as it comes, its tail at the end, the middle
+    counted."""
 
-    def __init__(self, fd: int, path: Path, limit: int, mask: Masker, times: Times | None = None) -> None:
+    def __init__(
+        self, fd: int, path: Path, limit: int, mask: Masker, times: Times | None = None
+    ) -> None:
         self.fd = fd
         self._file = path.open("wb", buffering=0)
         self._left = limit
@@ -75,7 +80,11 @@ class Stream:
 
     def look(self) -> None:
         """Write the beginning of a line whose end is not coming."""
-        if self._heard and self._masking.pending and time.monotonic() - self._heard >= QUIET_SECONDS:
+        if (
+            self._heard
+            and self._masking.pending
+            and time.monotonic() - self._heard >= QUIET_SECONDS
+        ):
             self._heard = 0.0
             self._keep(self._masking.begun())
 
@@ -97,7 +106,8 @@ class Stream:
                 self._dropped += gone
 
     def _write(self, data: bytes, *, last: bool = False) -> None:
-        """Write all of it; on a full disk the rest is lost and counted, since an agent is supervised to its end."""
+        """Write all of it; on a full disk the rest is lost and counted, since an agent is
+        supervised to its end."""
         if self._times is not None:
             self._times.came(data, last=last)
         rest = memoryview(data)

@@ -1,10 +1,10 @@
-"""The process between the Host and an agent: confines it, keeps its output, ends everything it started.
+"""The process between the Host and an agent: confines it, keeps its output, ends everything it
+started.
 
-Runs as `python -m evopolicy.execution.agent.supervisor PLAN`. It adopts whatever the agent leaves behind, so that a
-child that left its process group, or its session, is found and ended too. It is two processes: the one
-the Host knows keeps the other, which supervises; whichever is killed, the one that is left ends everything. It imports
-no numbers and no domain: it starts fast.
-"""
+Runs as `python -m evopolicy.execution.agent.supervisor PLAN`. It adopts whatever the agent leaves
+behind, so that a child that left its process group, or its session, is found and ended too. It is
+two processes: the one the Host knows keeps the other, which supervises; whichever is killed, the
+one that is left ends everything. It imports no numbers and no domain: it starts fast."""
 
 from __future__ import annotations
 
@@ -51,9 +51,11 @@ class AgentPlan:
     sandbox: list[str]
     """argv of `bwrap`, which then knows the next three by itself; empty at other levels."""
     filters: list[str]
-    """For it to install, in hexadecimal: it is started with them open at 4, 5, ... and with 3 to report through."""
+    """For it to install, in hexadecimal: it is started with them open at 4, 5, ... and with 3 to
+    report through."""
     counted: str
-    """Where the level is `landlock`: the filter that asks for each process, and the one for where that is refused."""
+    """Where the level is `landlock`: the filter that asks for each process, and the one for where
+    that is refused."""
     uncounted: str
     processes: int
     """At once, threads included."""
@@ -82,13 +84,15 @@ class AgentPlan:
 
 
 def main(path: str) -> int:
-    """Supervise the agent of the plan at `path`: print `started`, then its exit code once nothing of it is left.
+    """Supervise the agent of the plan at `path`: print `started`, then its exit code once nothing
+    of it is left.
 
-    A negative code is a signal. Without `started` the sandbox could not be made, and the reason is on its error stream.
-    """
+    A negative code is a signal. Without `started` the sandbox could not be made, and the reason is
+    on its error stream."""
     plan = AgentPlan(**json.loads(Path(path).read_bytes()))
     Path(path).unlink()  # it holds secrets
-    # Whoever goes on for a killed Host waits for this lock. Both processes here hold it, the agent never does.
+    # Whoever goes on for a killed Host waits for this lock. Both processes here hold it, the agent
+    # never does.
     locked(os.open(plan.logs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     process.signal_with_parent(plan.host, signal.SIGTERM)
     process.adopt_orphans()
@@ -130,7 +134,8 @@ def _wakes() -> int:
 
 
 def _keep(supervising: int, wake: int, stopping: list[int]) -> None:
-    """Wait for the process that supervises, passing a wish to stop on; once it is gone, end whatever it left."""
+    """Wait for the process that supervises, passing a wish to stop on; once it is gone, end
+    whatever it left."""
     until = 0.0
     ended = False
     while True:
@@ -166,7 +171,13 @@ def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
     logs, mask = Path(plan.logs), Masker(tuple(plan.secrets), _logins(plan))
     # They are there before the agent is: an attempt that left none never began.
     streams = [
-        Stream(out, logs / "stdout.log", plan.output_bytes, mask, Times(logs / "stdout.times", plan.started)),
+        Stream(
+            out,
+            logs / "stdout.log",
+            plan.output_bytes,
+            mask,
+            Times(logs / "stdout.times", plan.started),
+        ),
         Stream(err, logs / "stderr.log", plan.output_bytes, mask),
     ]
     supervisor = os.getpid()
@@ -178,9 +189,13 @@ def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
     theirs.close()
     with ours:
         if plan.counted and (listener := seccomp_notify.handed(ours)) >= 0:
-            seccomp_notify.Listener(listener, plan.processes, lambda: seccomp_notify.tasks(_agents(pid))).start()
+            seccomp_notify.Listener(
+                listener, plan.processes, lambda: seccomp_notify.tasks(_agents(pid))
+            ).start()
     if plan.counted:
-        seccomp_notify.TaskLimit(plan.processes, lambda: _agents(pid) if _all_tasks() > plan.processes else ()).start()
+        seccomp_notify.TaskLimit(
+            plan.processes, lambda: _agents(pid) if _all_tasks() > plan.processes else ()
+        ).start()
     for reader, writer in pipes:
         os.close(writer)
         os.set_blocking(reader, False)
@@ -188,7 +203,8 @@ def _start(plan: AgentPlan) -> tuple[int, list[Stream], _Report]:
 
 
 def _agents(root: int) -> list[int]:
-    """The processes of the agent `root`, it first: all that is below this process, which adopts what is left behind."""
+    """The processes of the agent `root`, it first: all that is below this process, which adopts
+    what is left behind."""
     return [root, *sorted(set(descendants(os.getpid())) - {root})]
 
 
@@ -197,14 +213,23 @@ def _all_tasks() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
-def _become(plan: AgentPlan, supervisor: int, fds: tuple[int, ...], handover: socket.socket) -> None:
-    """In the forked child: confine it and execute the agent. Never returns. `fds` become descriptors 0, 1 and 2."""
+def _become(
+    plan: AgentPlan, supervisor: int, fds: tuple[int, ...], handover: socket.socket
+) -> None:
+    """In the forked child: confine it and execute the agent. Never returns. `fds` become
+    descriptors 0, 1 and 2."""
     try:
         os.setsid()
         process.die_with_parent(supervisor)
         signal.set_wakeup_fd(-1)
         # The last two are ignored by every Python: an agent's shell could not take them back.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (
+            signal.SIGTERM,
+            signal.SIGINT,
+            signal.SIGCHLD,
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if plan.sandbox:
@@ -222,7 +247,9 @@ def _become(plan: AgentPlan, supervisor: int, fds: tuple[int, ...], handover: so
             process.limit(resource.RLIMIT_SIGPENDING, plan.signals)
             seccomp.install(seccomp.agent_filter(False))
             with handover:
-                seccomp_notify.install_and_hand_on(bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), handover)
+                seccomp_notify.install_and_hand_on(
+                    bytes.fromhex(plan.counted), bytes.fromhex(plan.uncounted), handover
+                )
         os.execvpe(plan.argv[0], plan.argv, plan.environment)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -242,12 +269,17 @@ def _in_memory(data: bytes) -> int:
 def _place(fds: Sequence[int], targets: Sequence[int]) -> None:
     """Make each of `fds` the target of the same place, whatever numbers they have now."""
     free = max(targets) + 1
-    for fd, target in zip([fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, free) for fd in fds], targets, strict=True):
+    for fd, target in zip(
+        [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, free) for fd in fds], targets, strict=True
+    ):
         os.dup2(fd, target)
 
 
-def _supervise(pid: int, streams: list[Stream], report: _Report, wake: int, stopping: list[int]) -> int:
-    """Pump output until the agent has ended, or was told to, and everything it started is gone. Returns its code."""
+def _supervise(
+    pid: int, streams: list[Stream], report: _Report, wake: int, stopping: list[int]
+) -> int:
+    """Pump output until the agent has ended, or was told to, and everything it started is gone.
+    Returns its code."""
     code: int | None = None
     ending = _Ending(pid, report.sandboxed)
     sources: list[Stream | _Report] = [*streams, report]
@@ -279,7 +311,8 @@ def _supervise(pid: int, streams: list[Stream], report: _Report, wake: int, stop
 
 
 def _reap(pid: int) -> tuple[int | None, bool]:
-    """Collect whatever has ended. Returns the agent's code where it was among it, and whether no child is left."""
+    """Collect whatever has ended. Returns the agent's code where it was among it, and whether no
+    child is left."""
     code = None
     while True:
         try:
@@ -293,7 +326,8 @@ def _reap(pid: int) -> tuple[int | None, bool]:
 
 
 class _Ending:
-    """The way to the end: asked politely, then killed. What an agent that left has left behind is killed at once."""
+    """The way to the end: asked politely, then killed. What an agent that left has left behind is
+    killed at once."""
 
     def __init__(self, pid: int, sandboxed: bool) -> None:
         self._pid = pid
@@ -316,13 +350,15 @@ class _Ending:
         if not self._sandboxed:
             os.killpg(self._pid, number)
             return
-        # Only the sandbox's first process can be reached from here by its parent: it passes the signal on.
+        # Only the sandbox's first process can be reached from here by its parent: it passes the
+        # signal on.
         for first in descendants(self._pid)[:1]:
             os.kill(first, number)
 
 
 class _Report:
-    """What the first process of a sandbox says: that it has started, and the agent's wait status."""
+    """What the first process of a sandbox says: that it has started, and the agent's wait
+    status."""
 
     _READY = b"ready\n"
 
@@ -337,7 +373,9 @@ class _Report:
     def code(self) -> int | None:
         """The agent's exit code, where it was told."""
         status = self._said[len(self._READY) :]
-        return os.waitstatus_to_exitcode(struct.unpack("<i", status)[0]) if len(status) == 4 else None
+        return (
+            os.waitstatus_to_exitcode(struct.unpack("<i", status)[0]) if len(status) == 4 else None
+        )
 
     def pump(self) -> bool:
         """Take what has come. False at its end."""

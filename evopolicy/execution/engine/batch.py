@@ -1,4 +1,5 @@
-"""One call's jobs over the workers: hand out, collect, retry what a crash took, stop an Environment that hangs."""
+"""One call's jobs over the workers: hand out, collect, retry what a crash took, stop an Environment
+that hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _TURN = 0.1
 _TRIES = 2
 _STARTS = 3
 _STILL_SECONDS = 120.0
-"""How long a worker with Episodes to play may look at none of them, outside of a call of an Environment."""
+"""How long a worker with Episodes to play may look at none of them, outside of a call of an
+Environment."""
 
 
 class Workers(Protocol):
@@ -27,7 +29,8 @@ class Workers(Protocol):
 
 
 class Batch:
-    """Runs `jobs`; `done` is called for each, from the calling thread, with its answer or the Fault that ended it."""
+    """Runs `jobs`; `done` is called for each, from the calling thread, with its answer or the Fault
+    that ended it."""
 
     def __init__(
         self,
@@ -96,7 +99,9 @@ class Batch:
     def _look_after(self, worker: WorkerHandle) -> None:
         if worker.broken is not None:
             broken = worker.broken
-            raise ExecutionError(f"a worker cannot load the Benchmark: {broken.message}\n{broken.traceback}".rstrip())
+            raise ExecutionError(
+                f"a worker cannot load the Benchmark: {broken.message}\n{broken.traceback}".rstrip()
+            )
         if worker.dead:
             self._on_death(worker)
             return
@@ -128,7 +133,8 @@ class Batch:
             return
         busy = worker.busy()
         culprit = busy[0] if busy is not None else None
-        # Who was in a call of its Environment when the worker died is to blame; without one, any of them may be.
+        # Who was in a call of its Environment when the worker died is to blame; without one, any of
+        # them may be.
         for job in [culprit] if culprit is not None else list(worker.jobs):
             kind = "environment" if culprit is not None else "engine"
             self._lose(job, kind, f"the worker died in it, twice; the last time by {how}")

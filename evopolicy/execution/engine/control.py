@@ -40,7 +40,8 @@ class WorkerConfig:
 
 @dataclass(frozen=True)
 class EpisodeJob:
-    """Host to worker: play this Episode. Answered by EpisodeDone or EpisodeLost of the same number."""
+    """Host to worker: play this Episode. Answered by EpisodeDone or EpisodeLost of the same
+    number."""
 
     job: int
     """Number that the answer repeats."""
@@ -87,7 +88,8 @@ class WorkerBroken:
 
 @dataclass(frozen=True)
 class EpisodeDone:
-    """Worker to Host: an Episode was played, to its end or to its Policy's or Environment's failure."""
+    """Worker to Host: an Episode was played, to its end or to its Policy's or Environment's
+    failure."""
 
     job: int
     result: EpisodeResult
@@ -95,7 +97,8 @@ class EpisodeDone:
 
 @dataclass(frozen=True)
 class EpisodeLost:
-    """The Episode's process could not be kept: neither the Policy nor the Environment is to blame."""
+    """The Episode's process could not be kept: neither the Policy nor the Environment is to
+    blame."""
 
     job: int
     message: str
@@ -155,11 +158,11 @@ class TooLarge(ExecutionError):
 
 
 class Link:
-    """One end of the socket between the Host and a worker. Neither end ever blocks on writing: the other may as well.
+    """One end of the socket between the Host and a worker. Neither end ever blocks on writing: the
+    other may as well.
 
-    What the other end has no room for waits here. It stays little: a worker has no more jobs than it was given lanes
-    for, and answers each once.
-    """
+    What the other end has no room for waits here. It stays little: a worker has no more jobs than
+    it was given lanes for, and answers each once."""
 
     def __init__(self, sock: socket) -> None:
         """`sock` is a connected stream socket; its owner closes it."""
@@ -171,11 +174,13 @@ class Link:
 
     @property
     def blocked(self) -> bool:
-        """Whether bytes wait for the other end to read: call `flush` when the socket can be written."""
+        """Whether bytes wait for the other end to read: call `flush` when the socket can be
+        written."""
         return bool(self._unsent)
 
     def send(self, message: Message) -> None:
-        """Send what there is room for, keep the rest. Raises TooLarge; OSError when the other end is gone."""
+        """Send what there is room for, keep the rest. Raises TooLarge; OSError when the other end
+        is gone."""
         body = _encoder.encode((type(message).__name__, message))
         if len(body) > LARGEST:
             raise TooLarge(f"a message of {len(body)} bytes; at most {LARGEST} can be sent")
@@ -222,7 +227,8 @@ class Link:
         while len(self._held) >= _HEAD.size:
             (size,) = _HEAD.unpack_from(self._held)
             if size > LARGEST:
-                self.closed = True  # No message of ours: whatever the other end is, it is none of ours any more.
+                # No message of ours: whatever the other end is, it is none of ours any more.
+                self.closed = True
                 return
             if len(self._held) < _HEAD.size + size:
                 return

@@ -39,11 +39,12 @@ _SPARE_SLOTS = 2
 
 
 class LocalExecutor:
-    """Runs Episodes of one Benchmark in isolated processes, several at once per core. Implements `ports.Executor`.
+    """Runs Episodes of one Benchmark in isolated processes, several at once per core. Implements
+    `ports.Executor`.
 
-    Nothing is started before the first call (or `warm`); `close` ends everything. Calls from several threads are
-    served one after the other, but a `check` or `render` beside an `evaluate` runs at once, in a worker of its own.
-    """
+    Nothing is started before the first call (or `warm`); `close` ends everything. Calls from
+    several threads are served one after the other, but a `check` or `render` beside an `evaluate`
+    runs at once, in a worker of its own."""
 
     def __init__(
         self,
@@ -58,11 +59,12 @@ class LocalExecutor:
     ) -> None:
         """`workers`: Environment workers, one per core; `lanes`: Episodes each steps at once.
 
-        `isolation`: a level that holds here, as `isolation.choose` says. Raises ConfigError for impossible numbers and
-        for packages that are not installed.
-        """
+        `isolation`: a level that holds here, as `isolation.choose` says. Raises ConfigError for
+        impossible numbers and for packages that are not installed."""
         if workers < 1 or lanes < 1:
-            raise ConfigError(f"execution: workers and lanes are at least 1, found {workers} and {lanes}")
+            raise ConfigError(
+                f"execution: workers and lanes are at least 1, found {workers} and {lanes}"
+            )
         self._isolation: Isolation = isolation
         self._packages = packages.resolve(tuple(dict.fromkeys(("numpy", *policy_packages))))
         self._reference = reference
@@ -87,7 +89,8 @@ class LocalExecutor:
         return self._limits
 
     def warm(self) -> None:
-        """Start the workers now and return at once: they load the Benchmark while the caller does something else."""
+        """Start the workers now and return at once: they load the Benchmark while the caller does
+        something else."""
         with self._main.lock:
             self._main.alive(self._main.size)
 
@@ -107,7 +110,9 @@ class LocalExecutor:
         folder = program.resolve()
         numbers = self._number(len(episodes))
         jobs = [
-            EpisodeJob(number, folder, episode, traces / f"{episode.index:06d}.trace" if traces else None)
+            EpisodeJob(
+                number, folder, episode, traces / f"{episode.index:06d}.trace" if traces else None
+            )
             for number, episode in zip(numbers, episodes, strict=True)
         ]
         by_number = {job.job: job for job in jobs}
@@ -168,7 +173,7 @@ class LocalExecutor:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    # --- inside --------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _number(self, count: int) -> list[int]:
         with self._starting:
@@ -188,7 +193,9 @@ class LocalExecutor:
             with self._side.lock:
                 yield self._side
 
-    def _run(self, crew: _Crew, jobs: Sequence[Job], done: Callable[[int, Message | Fault], None]) -> None:
+    def _run(
+        self, crew: _Crew, jobs: Sequence[Job], done: Callable[[int, Message | Fault], None]
+    ) -> None:
         batch = Batch(
             crew,
             jobs,
@@ -200,7 +207,8 @@ class LocalExecutor:
         try:
             batch.run()
         except BaseException:
-            # An interrupt, an error of the caller's or of the engine: nothing that was begun goes on.
+            # An interrupt, an error of the caller's or of the engine: nothing that was begun goes
+            # on.
             crew.close()
             raise
 

@@ -1,4 +1,5 @@
-"""One Episode in a worker: its Environment here, its Policy in a process of its own, stepped as answers come."""
+"""One Episode in a worker: its Environment here, its Policy in a process of its own, stepped as
+answers come."""
 
 from __future__ import annotations
 
@@ -21,15 +22,26 @@ from evopolicy.execution.wire.frames import ACT, ACTION, FAILED, IMPORT, MAKE, R
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import InvalidAction
 from evopolicy.kernel.ports.benchmark import Environment, EpisodeSpec, Transition
-from evopolicy.kernel.ports.outcome import EpisodeResult, FailureKind, Fault, Outcome, Phase, PolicyFailure
+from evopolicy.kernel.ports.outcome import (
+    EpisodeResult,
+    FailureKind,
+    Fault,
+    Outcome,
+    Phase,
+    PolicyFailure,
+)
 from evopolicy.kernel.ports.protocols import Limits
 from evopolicy.kernel.trace import TraceRow, TraceWriter
 from evopolicy.kernel.values import public
 
 _TEXT = 4_000
 _KEPT_ACTIONS = 1 << 25
-"""Bytes of an Episode's Actions that are kept; a step that raises after more of them is the Environment's fault."""
-_NEXT: dict[Phase, tuple[Phase, int]] = {"import": ("make_policy", MAKE), "make_policy": ("reset", RESET)}
+"""Bytes of an Episode's Actions that are kept; a step that raises after more of them is the
+Environment's fault."""
+_NEXT: dict[Phase, tuple[Phase, int]] = {
+    "import": ("make_policy", MAKE),
+    "make_policy": ("reset", RESET),
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,8 @@ class Play:
     encode: Callable[[Any], codec.Encoded]
     read: Callable[[bytes], tuple[Any, bool]]
     watch: Any
-    """Shared with the Host: when the running call of an Environment began (0: none), its job, the last look."""
+    """Shared with the Host: when the running call of an Environment began (0: none), its job, the
+    last look."""
 
 
 class LaneWorker(Protocol):
@@ -59,12 +72,19 @@ class LaneWorker(Protocol):
 
 
 class Lane:
-    """See the module. The worker calls `start` once and then the `on_` methods; every way ends in `LaneWorker.done`."""
+    """See the module. The worker calls `start` once and then the `on_` methods; every way ends in
+    `LaneWorker.done`."""
 
     def __init__(
-        self, worker: LaneWorker, play: Play, fork_server: ForkServerHandle, job: int, episode: EpisodeSpec
+        self,
+        worker: LaneWorker,
+        play: Play,
+        fork_server: ForkServerHandle,
+        job: int,
+        episode: EpisodeSpec,
     ) -> None:
-        """Forks the Policy's process. Raises ExecutionError where there is no fork server any more."""
+        """Forks the Policy's process. Raises ExecutionError where there is no fork server any
+        more."""
         self.job = job
         self.episode = episode
         self.process = PolicyProcess(fork_server, play.limits, play.largest_action)
@@ -84,7 +104,8 @@ class Lane:
         self._started = time.monotonic()
         self._over = False
         self._refused: Fault | None = None
-        """What went wrong before the Episode began: told once the process is ready and can be ended."""
+        """What went wrong before the Episode began: told once the process is ready and can be
+        ended."""
 
     def start(self, make: Callable[[], Environment], trace: Path | None) -> None:
         """While the process readies itself, make and reset the Environment."""
@@ -94,7 +115,9 @@ class Lane:
                 self._environment = make()
                 self._first = self._environment.reset()
         except BaseException as error:
-            self._refused = _fault(f"the Environment cannot be made and reset: {_named(error)}", error)
+            self._refused = _fault(
+                f"the Environment cannot be made and reset: {_named(error)}", error
+            )
         self._started = time.monotonic()
         if trace is None or self._refused is not None:
             return
@@ -107,7 +130,8 @@ class Lane:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """While the Environment is called the Host watches how long it takes. A step does the same without this."""
+        """While the Environment is called the Host watches how long it takes. A step does the same
+        without this."""
         watch = self._play.watch
         watch[1], watch[0] = self.job, time.monotonic()
         try:
@@ -115,7 +139,7 @@ class Lane:
         finally:
             watch[0] = 0.0
 
-    # --- what happens --------------------------------------------------------------------------------------------
+    # --- what happens -----------------------------------------------------------------------------
 
     def on_wire(self, event: int) -> None:
         """The process wrote something, ended, or reads again what it is sent."""
@@ -179,7 +203,11 @@ class Lane:
 
     def on_fault(self, error: Exception) -> None:
         """Handling it raised what nobody foresaw: this Episode is lost, and no other."""
-        self._end(None, f"the engine failed: {_named(error)}\n{''.join(traceback.format_exception(error))[-_TEXT:]}")
+        self._end(
+            None,
+            "the engine failed: "
+            f"{_named(error)}\n{''.join(traceback.format_exception(error))[-_TEXT:]}",
+        )
 
     def on_fork_server_lost(self) -> None:
         """The fork server ended, and with it the process."""
@@ -192,17 +220,22 @@ class Lane:
         if process.ending:
             process.inquire()
             if process.late(now):
-                self._end(None, f"how the Policy's process ended was not known after {SETUP_SECONDS:.0f} s")
+                self._end(
+                    None,
+                    f"how the Policy's process ended was not known after {SETUP_SECONDS:.0f} s",
+                )
         elif process.local_pid:
             broke = process.overspent(False, self._phase) or process.silent(now, self._phase)
             broke = broke or process.dawdling(now)
         elif process.late(now):
             advice = process.fork_server.refused
-            self._end(None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s{advice}")
+            self._end(
+                None, f"the Policy's process was not ready after {SETUP_SECONDS:.0f} s{advice}"
+            )
         if broke is not None:
             self._break(broke)
 
-    # --- the conversation ----------------------------------------------------------------------------------------
+    # --- the conversation -------------------------------------------------------------------------
 
     def _ask(self, kind: int, body: bytes, tail: memoryview | None = None) -> None:
         if not self.process.ask(kind, body, tail):
@@ -212,7 +245,11 @@ class Lane:
         if kind == FAILED:
             self._fail_as_told(body)
         elif self._phase == "act":
-            self._break(Broke("protocol", f"what the Program wrote is not an Action: a frame of kind {kind}"))
+            self._break(
+                Broke(
+                    "protocol", f"what the Program wrote is not an Action: a frame of kind {kind}"
+                )
+            )
         elif self._phase == "reset":
             self._phase = "act"
             self._observe(self._first)
@@ -238,9 +275,13 @@ class Lane:
             self._break(Broke("invalid_action", str(error)[:500]))
             return
         except wire.WireError as error:
-            self._break(Broke("protocol", f"what the Program wrote is not an Action: {str(error)[:300]}"))
+            self._break(
+                Broke("protocol", f"what the Program wrote is not an Action: {str(error)[:300]}")
+            )
             return
-        except Exception as error:  # reading touches nothing but the Program's own bytes: they are to blame
+        except (
+            Exception
+        ) as error:  # reading touches nothing but the Program's own bytes: they are to blame
             self._break(Broke("invalid_action", f"the Action cannot be read: {_named(error)}"))
             return
         self._clipped += clipped
@@ -262,14 +303,20 @@ class Lane:
         self._on_transition(action, transition)
 
     def _on_raised(self, error: BaseException) -> None:
-        """A step raised: the Environment's fault, unless the Actions are to blame, which others then judge."""
+        """A step raised: the Environment's fault, unless the Actions are to blame, which others
+        then judge."""
         number = self._steps + 1
         fault = _fault(f"the Environment failed in step {number}: {_named(error)}", error)
         self._stop()
         looked_at = self._room >= 0 and repeat.may_be_actions(error)
-        if looked_at and repeat.raises_again(type(error), self._make, self._actions, self._play, self._watched):
+        if looked_at and repeat.raises_again(
+            type(error), self._make, self._actions, self._play, self._watched
+        ):
             named = type(error).__name__[:100]
-            message = f"the Environment raises {named} in step {number} whenever it is given these Actions"
+            message = (
+                f"the Environment raises {named} in step {number} whenever it is given "
+                "these Actions"
+            )
             failure = PolicyFailure("invalid_action", message, "act", self._steps)
             fault = replace(fault, raised=self._outcome("failed", failure, self._measures_left()))
         self._fault(fault)
@@ -278,7 +325,9 @@ class Lane:
         """What an Environment that raised can still say of its Episode."""
         try:
             with self._watched():
-                return public(dict(self._environment.measures() if self._environment else {}), "measures")
+                return public(
+                    dict(self._environment.measures() if self._environment else {}), "measures"
+                )
         except Exception:
             return {}
 
@@ -287,32 +336,45 @@ class Lane:
         reward = float(reward)
         self._steps += 1
         if not math.isfinite(reward):
-            self._fault(Fault("environment", f"the Environment gave the reward {reward} in step {self._steps}"))
+            self._fault(
+                Fault(
+                    "environment", f"the Environment gave the reward {reward} in step {self._steps}"
+                )
+            )
             return
         self._return += reward
         truncated = bool(truncated) or (self._steps >= self._play.max_steps and not terminated)
         if self._trace is not None:
-            row = TraceRow(self._steps, observation, action, reward, bool(terminated), truncated, dict(info))
+            row = TraceRow(
+                self._steps, observation, action, reward, bool(terminated), truncated, dict(info)
+            )
             try:
                 self._trace.write(row)
             except Exception as error:
-                self._fault(_fault(f"the trace cannot be written: {_named(error)}", error, "engine"))
+                self._fault(
+                    _fault(f"the trace cannot be written: {_named(error)}", error, "engine")
+                )
                 return
         if terminated or truncated:
             self._finish("terminated" if terminated else "truncated", None)
         else:
             self._observe(observation)
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def _fail_as_told(self, body: bytes) -> None:
-        """What the process says of itself is the Program's word: bounded, and of no more weight than its Actions."""
+        """What the process says of itself is the Program's word: bounded, and of no more weight
+        than its Actions."""
         try:
             payload = wire.decode(body)
-            kind, message, text, limit = (payload[key] for key in ("kind", "message", "traceback", "limit"))
+            kind, message, text, limit = (
+                payload[key] for key in ("kind", "message", "traceback", "limit")
+            )
             if not (isinstance(kind, str) and isinstance(message, str) and isinstance(text, str)):
                 raise TypeError
-            number = float(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
+            number = (
+                float(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
+            )
         except Exception:  # whatever it is that was made to be no answer
             self._break(Broke("protocol", "what the Program wrote is not an answer"))
             return
@@ -324,10 +386,14 @@ class Lane:
         failure = PolicyFailure(broke.kind, broke.message, self._phase, step, text, broke.limit)
         self._finish("failed", failure)
 
-    def _finish(self, ending: Literal["terminated", "truncated", "failed"], failure: PolicyFailure | None) -> None:
+    def _finish(
+        self, ending: Literal["terminated", "truncated", "failed"], failure: PolicyFailure | None
+    ) -> None:
         try:
             with self._watched():
-                measures: Any = public(dict(self._environment.measures() if self._environment else {}), "measures")
+                measures: Any = public(
+                    dict(self._environment.measures() if self._environment else {}), "measures"
+                )
         except Exception as error:
             self._fault(_fault(f"the Environment's measures: {_named(error)}", error))
             return
@@ -335,17 +401,31 @@ class Lane:
         self._end(self._result(self._outcome(ending, failure, measures), None), "")
 
     def _outcome(
-        self, ending: Literal["terminated", "truncated", "failed"], failure: PolicyFailure | None, measures: Any
+        self,
+        ending: Literal["terminated", "truncated", "failed"],
+        failure: PolicyFailure | None,
+        measures: Any,
     ) -> Outcome:
         output = self.process.output.close()
-        return Outcome(self.episode.index, self._return, self._steps, ending, failure, measures, output, self._clipped)
+        return Outcome(
+            self.episode.index,
+            self._return,
+            self._steps,
+            ending,
+            failure,
+            measures,
+            output,
+            self._clipped,
+        )
 
     def _fault(self, fault: Fault) -> None:
         self._end(self._result(None, fault), "")
 
     def _result(self, outcome: Outcome | None, fault: Fault | None) -> EpisodeResult:
         wall = time.monotonic() - self._started
-        return EpisodeResult(self.episode.index, outcome, fault, self._trace_path, self.process.used, wall)
+        return EpisodeResult(
+            self.episode.index, outcome, fault, self._trace_path, self.process.used, wall
+        )
 
     def _stop(self) -> None:
         self._worker.forget(self)
@@ -370,7 +450,9 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:300]}"
 
 
-def _fault(message: str, error: BaseException, kind: Literal["environment", "engine"] = "environment") -> Fault:
+def _fault(
+    message: str, error: BaseException, kind: Literal["environment", "engine"] = "environment"
+) -> Fault:
     return Fault(kind, message[:1000], "".join(traceback.format_exception(error))[-_TEXT:])
 
 

@@ -1,4 +1,5 @@
-"""Whether the Actions of an Episode are why its Environment raised: given to a fresh one, they make it raise again."""
+"""Whether the Actions of an Episode are why its Environment raised: given to a fresh one, they make
+it raise again."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ class Reading(Protocol):
 
 
 def may_be_actions(error: BaseException) -> bool:
-    """Not what EvoPolicy says of an Environment (a reward that is no number), nor what the machine has run out of."""
-    machine = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in HOST_ERRNOS)
+    """Not what EvoPolicy says of an Environment (a reward that is no number), nor what the machine
+    has run out of."""
+    machine = isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno in HOST_ERRNOS
+    )
     return not (machine or isinstance(error, EvoPolicyError))
 
 
@@ -34,7 +38,8 @@ def raises_again(
     play: Reading,
     watched: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> bool:
-    """Whether `actions`, as the Policy sent them, make a fresh Environment of the same seed raise `kind` at the last.
+    """Whether `actions`, as the Policy sent them, make a fresh Environment of the same seed raise
+    `kind` at the last.
 
     `watched` is around every call of the Environment, so that one that hangs is ended.
     """

@@ -18,7 +18,8 @@ _SHOWN = 3
 
 
 class SampledEnvironment:
-    """Gives `STEPS` observations drawn from the space by `seed` and keeps the Actions it is given."""
+    """Gives `STEPS` observations drawn from the space by `seed` and keeps the Actions it is
+    given."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
@@ -45,17 +46,25 @@ def episode(seed: int) -> EpisodeSpec:
     return EpisodeSpec(0, seed, seed)
 
 
-def report(result: EpisodeResult, environment: SampledEnvironment, slowest: float, limits: Limits) -> CheckReport:
-    """The report of a check that ended with `result`; `slowest` is its longest call in CPU seconds."""
+def report(
+    result: EpisodeResult, environment: SampledEnvironment, slowest: float, limits: Limits
+) -> CheckReport:
+    """The report of a check that ended with `result`; `slowest` is its longest call in CPU
+    seconds."""
     outcome = result.outcome
     if outcome is None:
         message = result.fault.message if result.fault else "the check could not run"
         return CheckReport(False, PolicyFailure("died", message, "import"))
     warnings = []
     if slowest > limits.act_seconds / 2 and outcome.failure is None:
-        warnings.append(f"one call used {slowest:.2f} s of CPU time; the limit is {limits.act_seconds:g} s")
+        warnings.append(
+            f"one call used {slowest:.2f} s of CPU time; the limit is {limits.act_seconds:g} s"
+        )
     if outcome.clipped:
-        warnings.append(f"{outcome.clipped} of {outcome.length} Actions were outside their bounds and would be clipped")
+        warnings.append(
+            f"{outcome.clipped} of {outcome.length} Actions were outside their bounds and would "
+            "be clipped"
+        )
     try:
         actions = [public(action, "action") for action in environment.actions[:_SHOWN]]
     except ValueRefused:

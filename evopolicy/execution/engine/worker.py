@@ -1,8 +1,9 @@
-"""An Environment worker: one process, one thread, stepping several Episodes at once as their Policies answer.
+"""An Environment worker: one process, one thread, stepping several Episodes at once as their
+Policies answer.
 
-Started as `python -m evopolicy.execution.engine.worker FD`; the first message on the socket says everything else.
-When the socket closes or the Host is gone, it ends, and everything it started with it.
-"""
+Started as `python -m evopolicy.execution.engine.worker FD`; the first message on the socket says
+everything else. When the socket closes or the Host is gone, it ends, and everything it started with
+it."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Worker:
         self._lost_zygotes = 0
         self._program: Path | None = None
         self._fork_server: ForkServerHandle | None = None
-        # By poll: the watches of epoll are bounded for all processes of a user, an agent's among them.
+        # By poll: the watches of epoll are bounded for all processes of a user, an agent's among
+        # them.
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._lanes: set[Lane] = set()
@@ -111,7 +113,8 @@ class Worker:
         raise error
 
     def _check(self, lane: Lane, now: float) -> None:
-        # An answer that is there already is no answer that is late, however long this worker was busy.
+        # An answer that is there already is no answer that is late, however long this worker was
+        # busy.
         if lane.process.ending or not select.select([lane.process.wire.sock], [], [], 0)[0]:
             lane.check(now)
 
@@ -125,7 +128,7 @@ class Worker:
                 self._fork_server.clear()
             self._zygote.swept()
 
-    # --- the Host ------------------------------------------------------------------------------------------------
+    # --- the Host ---------------------------------------------------------------------------------
 
     def _on_control(self, event: int) -> None:
         if event & select.POLLOUT:
@@ -153,14 +156,18 @@ class Worker:
         self._poll.modify(self._link.sock.fileno(), select.POLLIN | out)
 
     def _play_episode(self, job: EpisodeJob) -> None:
-        self._open(job.job, job.program, job.episode, lambda: self._benchmark.make(job.episode), job.trace)
+        self._open(
+            job.job, job.program, job.episode, lambda: self._benchmark.make(job.episode), job.trace
+        )
 
     def _check_program(self, job: CheckJob) -> None:
         environment = sampled.SampledEnvironment(self._benchmark.spec.observation_space, job.seed)
         self._checks[job.job] = environment
         self._open(job.job, job.program, sampled.episode(job.seed), lambda: environment, None)
 
-    def _open(self, job: int, program: Path, episode: Any, make: Callable[[], Any], trace: Path | None) -> None:
+    def _open(
+        self, job: int, program: Path, episode: Any, make: Callable[[], Any], trace: Path | None
+    ) -> None:
         try:
             lane = Lane(self, self._play, self._fork_server_for(program), job, episode)
             lane.start(make, trace)
@@ -168,7 +175,11 @@ class Worker:
             self._say(EpisodeLost(job, str(error)))
             return
         except Exception as error:
-            self._say(EpisodeLost(job, f"{type(error).__name__}: {error}\n{traceback.format_exc()[-4_000:]}"))
+            self._say(
+                EpisodeLost(
+                    job, f"{type(error).__name__}: {error}\n{traceback.format_exc()[-4_000:]}"
+                )
+            )
             return
         self._lanes.add(lane)
         self._watch(lane.process.wire.sock.fileno(), lane.on_wire)
@@ -182,7 +193,7 @@ class Worker:
             artifacts = []
         self._say(PicturesDone(job.job, artifacts))
 
-    # --- fork servers -----------------------------------------------------------------------------------------------
+    # --- fork servers -----------------------------------------------------------------------------
 
     def _fork_server_for(self, program: Path) -> ForkServerHandle:
         if self._fork_server is not None and program == self._program:
@@ -195,7 +206,8 @@ class Worker:
         return fork_server
 
     def _new_fork_server(self, program: Path) -> ForkServerHandle:
-        """Out of the zygote, or out of a new one in its place. Raises ExecutionError where they all end."""
+        """Out of the zygote, or out of a new one in its place. Raises ExecutionError where they all
+        end."""
         while True:
             if self._zygote is None:
                 self._zygote = start_zygote(self._config, self._benchmark)
@@ -209,7 +221,11 @@ class Worker:
                     raise
 
     def _on_fork_server(self, fork_server: ForkServerHandle) -> None:
-        lanes = {lane.process.local_pid: lane for lane in self._lanes if lane.process.fork_server is fork_server}
+        lanes = {
+            lane.process.local_pid: lane
+            for lane in self._lanes
+            if lane.process.fork_server is fork_server
+        }
         try:
             for ended in fork_server.messages():
                 lane = lanes.get(ended.pid)
@@ -244,7 +260,7 @@ class Worker:
         if fork_server is self._fork_server:
             self._fork_server = None
 
-    # --- Lanes ---------------------------------------------------------------------------------------------------
+    # --- Lanes ------------------------------------------------------------------------------------
 
     def _watch(self, fd: int, handler: Callable[[int], None]) -> None:
         self._handlers[fd] = handler
@@ -259,7 +275,9 @@ class Worker:
             self._forget(lane.process.output.fd)
 
     def writable(self, lane: Lane, wanted: bool) -> None:
-        self._poll.modify(lane.process.wire.sock.fileno(), select.POLLIN | (select.POLLOUT if wanted else 0))
+        self._poll.modify(
+            lane.process.wire.sock.fileno(), select.POLLIN | (select.POLLOUT if wanted else 0)
+        )
 
     def forget(self, lane: Lane, *, wire_only: bool = False) -> None:
         self._forget(lane.process.wire.sock.fileno())
@@ -286,7 +304,8 @@ class Worker:
 
 
 def _has_room(thread: int) -> bool:
-    """Whether the process of `thread` may have one more; not where nobody can see how many it has."""
+    """Whether the process of `thread` may have one more; not where nobody can see how many it
+    has."""
     try:
         return seccomp_notify.threads(thread) < sandbox.THREADS
     except OSError:
@@ -294,14 +313,17 @@ def _has_room(thread: int) -> bool:
 
 
 def largest_action(space: Space) -> int:
-    """Bytes an encoded Action may have: room for any honest spelling of a member of `space`, and no more than that."""
+    """Bytes an encoded Action may have: room for any honest spelling of a member of `space`, and no
+    more than that."""
     return (1 << 16) + 64 * _numbers_in(space)
 
 
 def _numbers_in(space: Space) -> int:
     inner = getattr(space, "spaces", None)
     if inner is not None:
-        return sum(_numbers_in(part) for part in (inner.values() if hasattr(inner, "values") else inner))
+        return sum(
+            _numbers_in(part) for part in (inner.values() if hasattr(inner, "values") else inner)
+        )
     size = getattr(space, "max_length", 1)
     for length in getattr(space, "shape", ()):
         size *= length
@@ -309,7 +331,8 @@ def _numbers_in(space: Space) -> int:
 
 
 def start_zygote(config: WorkerConfig, benchmark: Benchmark) -> ZygoteHandle:
-    """The zygote of this worker, told all that is public of the Benchmark. Raises ExecutionError."""
+    """The zygote of this worker, told all that is public of the Benchmark. Raises
+    ExecutionError."""
     spec = benchmark.spec
     zygote_config = ZygoteConfig(
         config.sandbox,
@@ -341,7 +364,11 @@ def main(fd: int) -> None:
         benchmark = config.reference.load()
         worker = Worker(link, config, benchmark, watch)
     except BaseException as error:
-        link.send(WorkerBroken(f"{type(error).__name__}: {str(error)[:1000]}", traceback.format_exc()[-8000:]))
+        link.send(
+            WorkerBroken(
+                f"{type(error).__name__}: {str(error)[:1000]}", traceback.format_exc()[-8000:]
+            )
+        )
         link.finish()
         return
     link.send(WorkerReady())

@@ -1,4 +1,5 @@
-"""The Host's end of one Environment worker: start it, send it jobs, know what it was doing when it died."""
+"""The Host's end of one Environment worker: start it, send it jobs, know what it was doing when it
+died."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from concurrent.futures import Executor as Threads
 from pathlib import Path
 from typing import Any
 
-from evopolicy.execution.engine.control import Job, Link, Message, PictureJob, WorkerBroken, WorkerConfig, WorkerReady
+from evopolicy.execution.engine.control import (
+    Job,
+    Link,
+    Message,
+    PictureJob,
+    WorkerBroken,
+    WorkerConfig,
+    WorkerReady,
+)
 from evopolicy.execution.engine.lane import shared_watch
 from evopolicy.execution.sandbox import process
 from evopolicy.kernel.errors import ExecutionError
@@ -29,11 +38,13 @@ class WorkerHandle:
     """A worker's process. It may die at any time: `receive` then leaves `dead` set."""
 
     def __init__(self, config: WorkerConfig, log: Path, threads: Threads) -> None:
-        """Starts it from `threads`, whose thread outlives it. Raises ExecutionError where it cannot be started."""
+        """Starts it from `threads`, whose thread outlives it. Raises ExecutionError where it cannot
+        be started."""
         self.jobs: dict[int, Job] = {}
         """What it was sent and has not answered, in order."""
         self.begun = time.monotonic()
-        """When it last had nothing to do, or was ready at last: what a job sent alone is timed from."""
+        """When it last had nothing to do, or was ready at last: what a job sent alone is timed
+        from."""
         self.ready = False
         self.broken: WorkerBroken | None = None
         self._log = log
@@ -158,7 +169,8 @@ def _start(control: int, shared: int, log: Path) -> subprocess.Popen[bytes]:
 
 def environment() -> Mapping[str, str]:
     """Variables of a process that Environments run in."""
-    # What the Host can import its workers can, wherever it found it; they are told the exact list when they run.
+    # What the Host can import its workers can, wherever it found it; they are told the exact list
+    # when they run.
     path = dict.fromkeys((str(Path(__file__).resolve().parents[3]), *filter(None, sys.path)))
     return {
         **os.environ,

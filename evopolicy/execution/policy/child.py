@@ -1,7 +1,8 @@
-"""An Episode's process after the fork: confine it, import the Program here and nowhere else, answer until killed.
+"""An Episode's process after the fork: confine it, import the Program here and nowhere else, answer
+until killed.
 
-Nothing in it is trusted by the worker: what it says is bounded and checked, what it uses is counted from outside.
-"""
+Nothing in it is trusted by the worker: what it says is bounded and checked, what it uses is counted
+from outside."""
 
 from __future__ import annotations
 
@@ -20,7 +21,17 @@ from evopolicy.execution.policy import scratch, tracebacks
 from evopolicy.execution.sandbox import confine as sandbox
 from evopolicy.execution.sandbox import landlock, process
 from evopolicy.execution.wire import codec
-from evopolicy.execution.wire.frames import ACT, ACTION, DONE, EXIT_WIRE, FAILED, IMPORT, MAKE, READY, ChildWire
+from evopolicy.execution.wire.frames import (
+    ACT,
+    ACTION,
+    DONE,
+    EXIT_WIRE,
+    FAILED,
+    IMPORT,
+    MAKE,
+    READY,
+    ChildWire,
+)
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import InvalidAction
 from evopolicy.kernel.policy import BoundPolicy, PolicyContext, bind
@@ -123,7 +134,8 @@ class Player:
         raise RuntimeError("act before make_policy")
 
     def prepare(self, kind: int, body: memoryview) -> None:
-        """Import the Program, make its Policy, reset it: one step per question. Raises whatever the Program raises."""
+        """Import the Program, make its Policy, reset it: one step per question. Raises whatever the
+        Program raises."""
         if kind == IMPORT:
             self._seed = int(wire.decode(body))
             random.seed(self._seed)
@@ -132,7 +144,11 @@ class Player:
         elif kind == MAKE:
             task = self._setup.task
             context = PolicyContext(
-                task.observation_space, task.action_space, task.parameters, self._seed, task.max_steps
+                task.observation_space,
+                task.action_space,
+                task.parameters,
+                self._seed,
+                task.max_steps,
             )
             self._policy = bind(self._module, context)
             self.act = self._policy.act
@@ -151,7 +167,9 @@ class Player:
             "traceback": tracebacks.program_traceback(error, places),
             "limit": limit,
         }
-        if isinstance(error, MemoryError) and (other := tracebacks.no_memory_error(error, config.memory_bytes)):
+        if isinstance(error, MemoryError) and (
+            other := tracebacks.no_memory_error(error, config.memory_bytes)
+        ):
             report["message"] += other
         elif isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             report |= {"kind": "memory", "limit": config.memory_bytes}
@@ -159,7 +177,8 @@ class Player:
 
 
 def _installed() -> dict[str, str]:
-    """The folders of packages and of Python, so that messages of imports name no folder of this machine."""
+    """The folders of packages and of Python, so that messages of imports name no folder of this
+    machine."""
     folders = {str(module.__file__).rsplit("/", 2)[0] for module in (np, os) if module.__file__}
     return dict.fromkeys(sorted(folders, key=len, reverse=True), "python")
 
@@ -178,7 +197,12 @@ def _answer(channel: ChildWire, player: Player, setup: EpisodeSetup) -> NoReturn
                 try:
                     answer, reply = ACTION, encode(action, largest)
                 except InvalidAction as error:
-                    report = {"kind": "invalid_action", "message": str(error), "traceback": "", "limit": None}
+                    report = {
+                        "kind": "invalid_action",
+                        "message": str(error),
+                        "traceback": "",
+                        "limit": None,
+                    }
                     answer, reply = FAILED, wire.encode(report)
             else:
                 player.prepare(kind, body)
@@ -201,4 +225,6 @@ def _described(player: Player, error: BaseException) -> bytes:
         return player.describe(error)
     except BaseException:
         kind = "memory" if isinstance(error, MemoryError) else "exception"
-        return wire.encode({"kind": kind, "message": type(error).__name__, "traceback": "", "limit": None})
+        return wire.encode(
+            {"kind": kind, "message": type(error).__name__, "traceback": "", "limit": None}
+        )

@@ -1,8 +1,8 @@
 """Compiles a Program's modules once per fork server, so that no Episode spends its time on it.
 
-A confined process does it, as each Episode would for itself: compiling runs nothing of the Program, but its text is
-not trusted. What cannot be compiled in time, or at all, is left for the Episodes to find out.
-"""
+A confined process does it, as each Episode would for itself: compiling runs nothing of the Program,
+but its text is not trusted. What cannot be compiled in time, or at all, is left for the Episodes to
+find out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import resource
 import signal
 import sys
 import time
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -28,7 +33,8 @@ _POLL = 0.002
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module of the Program from its compiled code where there is some, else from its source."""
+    """Loads a module of the Program from its compiled code where there is some, else from its
+    source."""
 
     compiled: dict[str, str]
     """Source file -> file with its code."""
@@ -43,7 +49,8 @@ class _Loader(SourceFileLoader):
 
 
 def compile_all(confinement: sandbox.Confinement, program: str, folder: str) -> None:
-    """Fill `folder` with the code of the modules in `program`, and have this process and its children import it."""
+    """Fill `folder` with the code of the modules in `program`, and have this process and its
+    children import it."""
     sources = [str(path) for path in sorted(Path(program).rglob("*.py")) if path.is_file()]
     _Loader.compiled = {source: f"{folder}/{number}" for number, source in enumerate(sources)}
     sys.path_hooks.insert(0, _hook(program))

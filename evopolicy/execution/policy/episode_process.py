@@ -16,10 +16,12 @@ from evopolicy.kernel.ports.outcome import FailureKind
 from evopolicy.kernel.ports.protocols import Limits
 
 SETUP_SECONDS = 60.0
-# An Episode that fills its scratch folder with names for all its CPU time is swept for several times as long.
+# An Episode that fills its scratch folder with names for all its CPU time is swept for several
+# times as long.
 _SWEEP_SECONDS = 900.0
 _LOOK = 0.1
-# How long a process that closed its wire may take to end before it counts as one that closed it on purpose.
+# How long a process that closed its wire may take to end before it counts as one that closed it on
+# purpose.
 _ENDING_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")
 _SIGXCPU = 24
@@ -70,7 +72,8 @@ class PolicyProcess:
         return self._mark - self._begun
 
     def greet(self) -> bool:
-        """Take its first frame; False while it is not there. Raises EOFError where the process ended instead."""
+        """Take its first frame; False while it is not there. Raises EOFError where the process
+        ended instead."""
         try:
             data, ancillary, _, _ = self.wire.sock.recvmsg(64, socket.CMSG_SPACE(_CREDENTIALS.size))
         except BlockingIOError:
@@ -79,11 +82,13 @@ class PolicyProcess:
             data, ancillary = b"", []
         if not data or not ancillary:
             raise EOFError
-        # The kernel's word for who wrote it, in our own numbering even where the sandbox has another.
+        # The kernel's word for who wrote it, in our own numbering even where the sandbox has
+        # another.
         self._pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
         self.local_pid = int(wire.decode(data[HEAD.size :]))
         self.wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-        # The clock that counts the CPU time of all threads of another process (clock_getcpuclockid).
+        # The clock that counts the CPU time of all threads of another process
+        # (clock_getcpuclockid).
         self._clock = ~self._pid << 3 | 2
         self._begun = self._mark = time.clock_gettime(self._clock)
         self._until = self._begun + self._limits.episode_seconds
@@ -98,8 +103,8 @@ class PolicyProcess:
     def answer(self) -> tuple[int, bytes] | None:
         """(kind, body) of the answer, None while it is not all there.
 
-        Raises EOFError once the wire is closed, WireError for what is no answer to the last question.
-        """
+        Raises EOFError once the wire is closed, WireError for what is no answer to the last
+        question."""
         frame = self.wire.receive()
         if frame is None:
             return None
@@ -109,7 +114,8 @@ class PolicyProcess:
         return kind, body
 
     def overspent(self, answered: bool, what: str) -> Broke | None:
-        """Whether the call `what` or the Episode used too much; with `answered` the next call is counted from now."""
+        """Whether the call `what` or the Episode used too much; with `answered` the next call is
+        counted from now."""
         now = time.clock_gettime(self._clock)
         used = now - self._mark
         if answered:
@@ -130,7 +136,11 @@ class PolicyProcess:
 
     def _over_episode(self) -> Broke:
         seconds = self._limits.episode_seconds
-        return Broke("episode_time", f"the Policy used more than {seconds:g} s of CPU time in the Episode", seconds)
+        return Broke(
+            "episode_time",
+            f"the Policy used more than {seconds:g} s of CPU time in the Episode",
+            seconds,
+        )
 
     def silent(self, now: float, what: str) -> Broke | None:
         """Whether it has been silent for longer than any machine load explains."""
@@ -142,25 +152,29 @@ class PolicyProcess:
     def dawdling(self, now: float) -> Broke | None:
         """Whether its silences, each too short to be a stall, add up to what no Episode explains.
 
-        Counted at every look, and no more than a look's distance each time: a worker that was busy blames nobody.
-        """
+        Counted at every look, and no more than a look's distance each time: a worker that was busy
+        blames nobody."""
         self._waited += min(now - max(self._asked, self._looked), _LOOK)
         self._looked = now
         wall = self._limits.stall_factor * self._limits.episode_seconds
         if self._waited > wall:
-            text = f"the Policy's answers were waited for longer than {wall:g} s of wall time in the Episode"
+            text = (
+                f"the Policy's answers were waited for longer than {wall:g} s of wall time in "
+                "the Episode"
+            )
             return Broke("stalled", text, wall)
         return None
 
     def late(self, now: float) -> bool:
-        """Whether it should have been ready by now; of one that is ending, whether that should be known."""
+        """Whether it should have been ready by now; of one that is ending, whether that should be
+        known."""
         if self._ending_since:
             return now - self._ending_since > SETUP_SECONDS
         if self.fork_server.waiting:  # For scratch folders that the Program itself left full.
             self._ready_by = min(now + SETUP_SECONDS, self._born + _SWEEP_SECONDS)
         return now > self._ready_by
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def closed(self) -> None:
         """Its wire is closed: ask the fork server how it ended; the answer comes as `Ended`."""
@@ -174,11 +188,11 @@ class PolicyProcess:
             self._inquired = now
 
     def ended(self, how: Ended) -> Broke | None:
-        """What its end means; None while it lives and its wire is not closed for longer than chance explains.
+        """What its end means; None while it lives and its wire is not closed for longer than chance
+        explains.
 
-        Only the fork server's word counts, as of when it was asked: one that is slow to speak, or a worker that is
-        slow to listen, makes no other end of the same one.
-        """
+        Only the fork server's word counts, as of when it was asked: one that is slow to speak, or a
+        worker that is slow to listen, makes no other end of the same one."""
         if how.alive:
             if self._inquired - self._ending_since > _ENDING_SECONDS:
                 return Broke("protocol", "the Program closed the wire it is asked over")
@@ -190,14 +204,18 @@ class PolicyProcess:
         if how.code == EXIT_WIRE:
             return Broke("protocol", "the Program closed or broke the wire it is asked over")
         if how.code < 0 and how.peak_bytes > _MOST * limits.memory_bytes:
-            text = f"over its memory of {limits.memory_bytes} bytes: its process was ended by signal {-how.code}"
+            text = (
+                f"over its memory of {limits.memory_bytes} bytes: its process was ended by "
+                f"signal {-how.code}"
+            )
             return Broke("memory", text, limits.memory_bytes)
         if how.code < 0:
             return Broke("died", f"the Policy's process was ended by signal {-how.code}")
         return Broke("died", f"the Policy's process exited with code {how.code}")
 
     def kill(self) -> None:
-        """End it, where it is not ended yet; what it printed until now stays to be read. Idempotent."""
+        """End it, where it is not ended yet; what it printed until now stays to be read.
+        Idempotent."""
         if self.local_pid:
             kill(self._pid)
             self.fork_server.release(self.local_pid)

@@ -1,10 +1,10 @@
-"""The fork servers of one worker: a zygote with the allowed packages loaded forks a confined fork server per Program,
-and a fork server forks one process per Episode.
+"""The fork servers of one worker: a zygote with the allowed packages loaded forks a confined fork
+server per Program, and a fork server forks one process per Episode.
 
-The zygote is a fresh interpreter, never a fork of a worker: it knows no Environment and no hidden seed. It imports
-nothing that a Program's text names: a fork server does, once it is confined, so that no Program's imports are
-another's. A fork server is told of its Episodes nothing but two descriptors.
-"""
+The zygote is a fresh interpreter, never a fork of a worker: it knows no Environment and no hidden
+seed. It imports nothing that a Program's text names: a fork server does, once it is confined, so
+that no Program's imports are another's. A fork server is told of its Episodes nothing but two
+descriptors."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ from evopolicy.kernel.spaces import from_value
 
 # What almost every Policy imports; loaded once, before any Program is looked at.
 _USUAL = (
-    "abc bisect collections copy dataclasses enum functools heapq itertools json linecache math numpy numpy.linalg "
-    "numpy.random operator os pathlib pickle random re string struct textwrap threading time "
-    "traceback types typing warnings weakref"
+    "abc bisect collections copy dataclasses enum functools heapq itertools json linecache math "
+    "numpy numpy.linalg numpy.random operator os pathlib pickle random re string struct textwrap "
+    "threading time traceback types typing warnings weakref"
 )
 
 FORK, RELEASE, STATUS, BROKEN, LISTENER = b"F", b"R", b"S", b"B", b"N"
-# Why Episodes that were asked for have not begun: no scratch folder is free, no process is, or no longer.
+# Why Episodes that were asked for have not begun: no scratch folder is free, no process is, or no
+# longer.
 WAITING, REFUSED, STARTED = b"W", b"P", b"w"
 _MESSAGE = 1 << 16
 _REAP_MS = 5
-# What the imports that a Program's text names may take; those that take longer are left to its Episodes.
+# What the imports that a Program's text names may take; those that take longer are left to its
+# Episodes.
 _LOADING_CPU_SECONDS, _LOADING_SECONDS = 20.0, 600.0
 _LOADING_MS = 100
 
@@ -140,14 +142,16 @@ def _serve(control: socket.socket, config: ZygoteConfig, task: child.Task) -> No
     while True:
         message, fds, _, _ = socket.recv_fds(control, _MESSAGE, 1)
         if not message:
-            # The fork servers see their own ends close; once they are gone nothing of an Episode is left.
+            # The fork servers see their own ends close; once they are gone nothing of an Episode is
+            # left.
             with contextlib.suppress(ChildProcessError):
                 while os.wait():
                     pass
             os._exit(0)
         request = msgspec.msgpack.decode(message, type=ForkServerRequest)
         with contextlib.suppress(ChildProcessError):
-            # Fork servers that ended since the last request; mounted folders have one user at a time.
+            # Fork servers that ended since the last request; mounted folders have one user at a
+            # time.
             while os.waitpid(-1, 0 if request.slots else os.WNOHANG)[0]:
                 pass
         try:
@@ -158,8 +162,11 @@ def _serve(control: socket.socket, config: ZygoteConfig, task: child.Task) -> No
         os.close(fds[0])
 
 
-def _start(control: socket.socket, fd: int, config: ZygoteConfig, given: Given, request: ForkServerRequest) -> None:
-    """Fork a fork server; where what it preloads ends it, starts threads or takes too long, one that preloads nothing.
+def _start(
+    control: socket.socket, fd: int, config: ZygoteConfig, given: Given, request: ForkServerRequest
+) -> None:
+    """Fork a fork server; where what it preloads ends it, starts threads or takes too long, one
+    that preloads nothing.
 
     Such a module is the Program's own to find out about, if it ever imports it. Raises OSError.
     """
@@ -169,7 +176,9 @@ def _start(control: socket.socket, fd: int, config: ZygoteConfig, given: Given, 
         if pid == 0:
             os.close(reading)
             control.close()
-            _run_fork_server(socket.socket(fileno=fd), config, given, replace(request, preload=preload), writing)
+            _run_fork_server(
+                socket.socket(fileno=fd), config, given, replace(request, preload=preload), writing
+            )
         os.close(writing)
         loaded = _loaded(pid, reading, control)
         os.close(reading)
@@ -183,7 +192,8 @@ def _start(control: socket.socket, fd: int, config: ZygoteConfig, given: Given, 
 
 
 def _loaded(pid: int, reading: int, control: socket.socket) -> bool:
-    """Whether the fork server `pid` has loaded what its Program names; its CPU time counts, not the machine's load."""
+    """Whether the fork server `pid` has loaded what its Program names; its CPU time counts, not the
+    machine's load."""
     poll = select.poll()
     poll.register(reading, select.POLLIN)
     poll.register(control.fileno(), 0)  # Once the worker is gone nobody needs a fork server.
@@ -198,13 +208,18 @@ def _loaded(pid: int, reading: int, control: socket.socket) -> bool:
 
 
 def _run_fork_server(
-    control: socket.socket, config: ZygoteConfig, given: Given, request: ForkServerRequest, loaded: int
+    control: socket.socket,
+    config: ZygoteConfig,
+    given: Given,
+    request: ForkServerRequest,
+    loaded: int,
 ) -> NoReturn:
     try:
         process.die_with_parent(given.zygote)
         _tell(control, WAITING)  # An Episode that is asked for meanwhile is not late.
         sys.dont_write_bytecode = True
-        # Fills the import system's lists of the standard library's folders, which may not be listed afterwards.
+        # Fills the import system's lists of the standard library's folders, which may not be listed
+        # afterwards.
         importlib.util.find_spec("evopolicy_has_no_such_module")
         program, code = request.program, _fresh(request)
         pipes = scratch.pipes()
@@ -218,26 +233,40 @@ def _run_fork_server(
             os.write(loaded, b"1")
             os.close(loaded)
         present = set(sys.modules) - set(sys.builtin_module_names)
-        own = {entry.stem for entry in Path(program).iterdir()} - {"os", "sys", "numpy", "evopolicy"}
+        own = {entry.stem for entry in Path(program).iterdir()} - {
+            "os",
+            "sys",
+            "numpy",
+            "evopolicy",
+        }
         compiled.compile_all(confinement, program, code)
-        setup = child.EpisodeSetup(confinement, given.task, given.decode, program, tuple(sorted(own & present)))
-        fork_server = ForkServer(control, setup, scratch.Slots(request.scratches, request.slots, pipes))
+        setup = child.EpisodeSetup(
+            confinement, given.task, given.decode, program, tuple(sorted(own & present))
+        )
+        fork_server = ForkServer(
+            control, setup, scratch.Slots(request.scratches, request.slots, pipes)
+        )
         _tell(control, STARTED)
         fork_server.serve()
     except BaseException:
         with contextlib.suppress(OSError):
-            _tell(control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode("utf-8", "replace"))
+            _tell(
+                control, BROKEN + traceback.format_exc(limit=-3)[-2000:].encode("utf-8", "replace")
+            )
     os._exit(1)
 
 
 def _preload(control: socket.socket, listener: int, names: Sequence[str]) -> None:
-    """Import `names` in this process, which is confined and whose memory counts as the fork server's own."""
+    """Import `names` in this process, which is confined and whose memory counts as the fork
+    server's own."""
     if listener:
-        # The worker's alone: no process in here may answer for itself. It answers the threads of imports as well.
+        # The worker's alone: no process in here may answer for itself. It answers the threads of
+        # imports as well.
         socket.send_fds(control, [LISTENER], [listener])
         os.close(listener)
     for name in names:
-        # A name that is no module (`from numpy import array`) or fails to load is the Program's own to find out.
+        # A name that is no module (`from numpy import array`) or fails to load is the Program's own
+        # to find out.
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
     if _thread._count():
@@ -258,14 +287,18 @@ def _fresh(request: ForkServerRequest) -> str:
 
 
 def _tell(control: socket.socket, message: bytes) -> None:
-    """Send by a plain write: the filter lets nobody in here call anything of sockets but what passes descriptors."""
+    """Send by a plain write: the filter lets nobody in here call anything of sockets but what
+    passes descriptors."""
     os.write(control.fileno(), message)
 
 
 class ForkServer:
-    """Forks Episodes' processes on request and keeps each, ended or not, until the worker lets it go."""
+    """Forks Episodes' processes on request and keeps each, ended or not, until the worker lets it
+    go."""
 
-    def __init__(self, control: socket.socket, setup: child.EpisodeSetup, slots: scratch.Slots) -> None:
+    def __init__(
+        self, control: socket.socket, setup: child.EpisodeSetup, slots: scratch.Slots
+    ) -> None:
         self._control = control
         self._setup = setup
         self._slots = slots
@@ -322,7 +355,9 @@ class ForkServer:
         while self._waiting and (slot := self._slots.take()) is not None:
             try:
                 self._fork(slot, *self._waiting[0])
-            except BlockingIOError:  # Whoever has all the processes there may be is ended sooner or later.
+            except (
+                BlockingIOError
+            ):  # Whoever has all the processes there may be is ended sooner or later.
                 self._slots.untouched(slot)
                 state = REFUSED
                 break
@@ -340,7 +375,10 @@ class ForkServer:
             pid = process.plain_fork()
             if pid == 0:
                 child.run(
-                    self._setup, child.EpisodeResources(self._slots.path(slot), domain, wire_fd, output_fd, self._pid)
+                    self._setup,
+                    child.EpisodeResources(
+                        self._slots.path(slot), domain, wire_fd, output_fd, self._pid
+                    ),
                 )
         finally:
             if domain is not None:
@@ -358,7 +396,8 @@ class ForkServer:
         return Ended(pid, False, code, usage.ru_maxrss * 1024, seconds)
 
     def _reap(self) -> None:
-        # Only what was released: until then the number stays the Episode's, so that a late signal hits nobody else.
+        # Only what was released: until then the number stays the Episode's, so that a late signal
+        # hits nobody else.
         for pid in list(self._released):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._released.discard(pid)

@@ -40,14 +40,15 @@ from evopolicy.kernel.errors import ExecutionError
 from evopolicy.kernel.files.folders import remove
 
 _START = (
-    "import sys; sys.path[:] = sys.argv[4:]; from evopolicy.execution.policy.fork_server import main;"
-    " main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
+    "import sys; sys.path[:] = sys.argv[4:]; from evopolicy.execution.policy.fork_server import "
+    "main; main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 )
 _SHOWN = "shown"
 _SET_PIPE_ROOM, _PIPE_ROOM = 1031, 8192
 _SCANNED_BYTES, _PRELOADED = 1 << 20, 32
 _IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w \t,]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w \t,]*)|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
 )
 
 
@@ -56,7 +57,8 @@ class ZygotePlan:
     """How an engine's zygotes are started. Settled once by the Host."""
 
     command: tuple[str, ...]
-    """argv up to the interpreter's own options: the interpreter, or `bwrap` and all it needs before it."""
+    """argv up to the interpreter's own options: the interpreter, or `bwrap` and all it needs before
+    it."""
     path: tuple[str, ...]
     """`sys.path` while it loads: the Policies' own and the engine's."""
     held: str
@@ -64,7 +66,8 @@ class ZygotePlan:
     seen: str
     """The same folder as the zygote sees it."""
     nested: bool
-    """Whether it runs in namespaces of its own, and sees nothing but `held`: Programs are copied there for it."""
+    """Whether it runs in namespaces of its own, and sees nothing but `held`: Programs are copied
+    there for it."""
     slots: int = 0
     """How many bounded scratch folders are mounted in it; 0: they are made in `held`."""
 
@@ -107,26 +110,35 @@ class ZygoteHandle:
             )
         except OSError as error:
             hint = f"; {process.REFUSED}" if error.errno == errno.EAGAIN else ""
-            raise ExecutionError(f"the sandbox's interpreter cannot be started: {error}{hint}") from error
+            raise ExecutionError(
+                f"the sandbox's interpreter cannot be started: {error}{hint}"
+            ) from error
         finally:
             process.restore_addresses(before)
             theirs.close()
-        ours.setblocking(False)  # One that reads no more is as good as gone: it keeps no worker waiting.
+        ours.setblocking(
+            False
+        )  # One that reads no more is as good as gone: it keeps no worker waiting.
         self._control = ours
 
     def fork_server(self, program: Path) -> ForkServerHandle:
-        """A fork server for `program`. Raises ZygoteLost where the zygote is gone, ExecutionError for a full disk."""
+        """A fork server for `program`. Raises ZygoteLost where the zygote is gone, ExecutionError
+        for a full disk."""
         number = next(_numbers)
         preload = tuple(named_modules(program, self._packages))
         if self._plan.nested:
             self._show(program, number)
             made: list[Path] = []
             code, slots = f"{bubblewrap.CODE}/compiled", self._plan.slots
-            request = ForkServerRequest(f"{bubblewrap.PROGRAM}/{_SHOWN}", bubblewrap.SCRATCH, slots, code, preload)
+            request = ForkServerRequest(
+                f"{bubblewrap.PROGRAM}/{_SHOWN}", bubblewrap.SCRATCH, slots, code, preload
+            )
         else:
             name, held, seen = f"{os.getpid()}-{number}", Path(self._plan.held), self._plan.seen
             made = [held / f"scratch-{name}", held / f"code-{name}"]
-            request = ForkServerRequest(str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}", preload)
+            request = ForkServerRequest(
+                str(program), f"{seen}/scratch-{name}", 0, f"{seen}/code-{name}", preload
+            )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -137,7 +149,8 @@ class ZygoteHandle:
         return ForkServerHandle(ours, made, self._sweeper)
 
     def _show(self, program: Path, number: int) -> None:
-        """Put a copy of `program` where the next fork server looks for it, under the same name for every Program.
+        """Put a copy of `program` where the next fork server looks for it, under the same name for
+        every Program.
 
         What is there may still be seen by a fork server that is ending; it is moved away whole.
         """
@@ -177,8 +190,8 @@ def _copied(program: Path, to: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    # Strings hash alike in every Episode of every Policy: an interpreter's hash seed is fixed when it starts, long
-    # before an Episode's own seed is known.
+    # Strings hash alike in every Episode of every Policy: an interpreter's hash seed is fixed when
+    # it starts, long before an Episode's own seed is known.
     return {
         "PYTHONHASHSEED": "0",
         "LC_ALL": "C.UTF-8",
@@ -210,10 +223,12 @@ class ForkServerHandle:
         self.listener = -1
         """Where its Episodes' new threads are asked for, once it is confined; closed with it."""
         self.stale = -1
-        """The listener before, of a fork server that what it preloaded has ended: to be forgotten and closed."""
+        """The listener before, of a fork server that what it preloaded has ended: to be forgotten
+        and closed."""
 
     def fork(self) -> tuple[socket.socket, int]:
-        """Ask for a process; returns this end of its wire and of its output. Raises ExecutionError."""
+        """Ask for a process; returns this end of its wire and of its output. Raises
+        ExecutionError."""
         if self.lost:
             raise ExecutionError(f"the Program's fork server ended: {self.lost}")
         ours, theirs = socket.socketpair()
@@ -225,12 +240,14 @@ class ForkServerHandle:
         return ours, output
 
     def release(self, pid: int) -> None:
-        """The process `pid` (as the fork server numbers it) was killed and is of no more interest."""
+        """The process `pid` (as the fork server numbers it) was killed and is of no more
+        interest."""
         self._asked.discard(pid)
         self._send(RELEASE + pid.to_bytes(4, "little"))
 
     def ask(self, pid: int) -> bool:
-        """Ask how `pid` ended; `messages` brings the answer. One question at a time: more would only wait there.
+        """Ask how `pid` ended; `messages` brings the answer. One question at a time: more would
+        only wait there.
 
         Returns whether it was asked now.
         """
@@ -250,7 +267,8 @@ class ForkServerHandle:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as there is room. None of it is left out: a release keeps a scratch folder."""
+        """Send what waits, as far as there is room. None of it is left out: a release keeps a
+        scratch folder."""
         while self._unsent:
             message, fds = self._unsent[0]
             try:
@@ -264,7 +282,8 @@ class ForkServerHandle:
                 os.close(fd)
 
     def messages(self) -> Iterator[Ended]:
-        """What arrived. Raises EOFError, `lost` set, when the fork server is gone or said that it ends."""
+        """What arrived. Raises EOFError, `lost` set, when the fork server is gone or said that it
+        ends."""
         while True:
             try:
                 message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
@@ -313,7 +332,8 @@ def kill(pid: int) -> None:
 
 
 def named_modules(program: Path, packages: frozenset[str]) -> Iterator[str]:
-    """Modules of `packages` that the Program's text imports, as far as its text is plain; nothing of it is run.
+    """Modules of `packages` that the Program's text imports, as far as its text is plain; nothing
+    of it is run.
 
     At most 32 of them, of PRELOAD_BYTES together: what a text names is as long as its author likes.
     """

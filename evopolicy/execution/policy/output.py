@@ -8,7 +8,8 @@ import os
 from evopolicy.kernel.ports.outcome import Output
 
 _CHUNK = 1 << 16
-# One turn takes at most this much, so that a Policy that prints for ever does not keep others waiting.
+# One turn takes at most this much, so that a Policy that prints for ever does not keep others
+# waiting.
 _TURN = 64
 
 

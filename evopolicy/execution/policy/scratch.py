@@ -1,8 +1,9 @@
-"""Scratch folders of a fork server's Episodes: one slot for each at a time, emptied by a process that forks none.
+"""Scratch folders of a fork server's Episodes: one slot for each at a time, emptied by a process
+that forks none.
 
-An Episode makes its own folder in its slot, under a name it draws itself. Its fork server never learns that name, nor
-any name in it: what a fork server has in memory, each later Episode is born with.
-"""
+An Episode makes its own folder in its slot, under a name it draws itself. Its fork server never
+learns that name, nor any name in it: what a fork server has in memory, each later Episode is born
+with."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _DONE = struct.Struct("<I?")
 
 
 def make(slot: str) -> str:
-    """A new empty folder in `slot`, by the Episode's own process: no other one can guess its name."""
+    """A new empty folder in `slot`, by the Episode's own process: no other one can guess its
+    name."""
     scratch = f"{slot}/{secrets.token_hex(8)}"
     os.mkdir(scratch, 0o700)  # noqa: PTH102 (once per Episode: no Path object)
     return scratch
@@ -40,12 +42,14 @@ Pipes = tuple[int, int, int, int]
 
 
 def pipes() -> Pipes:
-    """What `Slots` and its sweeper speak through: made before a fork server is confined, which may make none."""
+    """What `Slots` and its sweeper speak through: made before a fork server is confined, which may
+    make none."""
     return (*os.pipe(), *os.pipe())
 
 
 class Slots:
-    """Folders below `root`: `count` mounts, each with a bound on its size, or (0) as many as are needed, made here."""
+    """Folders below `root`: `count` mounts, each with a bound on its size, or (0) as many as are
+    needed, made here."""
 
     def __init__(self, root: str, count: int, pipes: Pipes) -> None:
         """Whatever another fork server left in the mounts is removed first. Raises OSError."""
@@ -67,7 +71,8 @@ class Slots:
             os.write(self._orders, _ORDER.pack(slot))
 
     def take(self) -> int | None:
-        """The number of an empty slot; None while none is free. Raises OSError where there will never be one."""
+        """The number of an empty slot; None while none is free. Raises OSError where there will
+        never be one."""
         if self._free:
             return self._free.pop()
         if not self._bounded:
@@ -92,7 +97,8 @@ class Slots:
             os.write(self._orders, _ORDER.pack(slot))
 
     def reap(self) -> None:
-        """Take back what is empty. Raises OSError where the sweeper is gone: another fork server has another one."""
+        """Take back what is empty. Raises OSError where the sweeper is gone: another fork server
+        has another one."""
         message = os.read(self.news, _DONE.size)
         if len(message) < _DONE.size:
             raise OSError("what empties the scratch folders has ended")
@@ -125,14 +131,16 @@ def _sweep_on_order(parent: int, root: str, orders: int, tell: int) -> NoReturn:
 
 
 def _only(*fds: int) -> list[int]:
-    """`fds`, all others closed: an end of an Episode's wire held here would hide from the worker that it has ended."""
+    """`fds`, all others closed: an end of an Episode's wire held here would hide from the worker
+    that it has ended."""
     moved = [os.dup2(fd, sandbox.OPEN_FILES - 1 - at) for at, fd in enumerate(fds)]
     os.closerange(3, min(moved))
     return moved
 
 
 class _Sweeper:
-    """Empties slots: those with little in them at once, each of the others by a process of its own."""
+    """Empties slots: those with little in them at once, each of the others by a process of its
+    own."""
 
     def __init__(self, root: str, orders: int, tell: int) -> None:
         self._root = root

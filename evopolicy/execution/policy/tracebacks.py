@@ -1,4 +1,5 @@
-"""What a Program's author is told of an exception: its own frames, with paths inside the Program, within bounds."""
+"""What a Program's author is told of an exception: its own frames, with paths inside the Program,
+within bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ _MESSAGE, _TEXT, _FRAMES, _CHAIN = 500, 8_000, 40, 4
 # Calls below each other that no Policy makes but by recursion: the limit Python has by itself.
 _DEEP = 1_000
 # Functions of Python's that compile source: the last in the traceback of what the parser raises.
-_COMPILING = ("_call_with_frames_removed", "source_to_code", "parse", "_compile_bytecode", "get_code")
+_COMPILING = (
+    "_call_with_frames_removed",
+    "source_to_code",
+    "parse",
+    "_compile_bytecode",
+    "get_code",
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,8 @@ class Places:
 
 
 def message(error: BaseException) -> str:
-    """`ValueError: what it says`, one line where it is one; an exception whose text cannot be made is named alone."""
+    """`ValueError: what it says`, one line where it is one; an exception whose text cannot be made
+    is named alone."""
     try:
         lines = traceback.format_exception_only(error)
         text = lines[-1].strip() if lines else type(error).__name__
@@ -43,7 +51,8 @@ def message(error: BaseException) -> str:
 
 
 def program_traceback(error: BaseException, places: Places) -> str:
-    """The traceback with the Program's own frames only; the exceptions that led to it come first, as usual."""
+    """The traceback with the Program's own frames only; the exceptions that led to it come first,
+    as usual."""
     try:
         whole = traceback.TracebackException.from_exception(error, lookup_lines=False, compact=True)
         _keep_program(whole, places.program, _CHAIN)
@@ -69,11 +78,15 @@ def _cut(text: str, size: int) -> str:
     text = text.encode("utf-8", "replace").decode("utf-8")
     if len(text) <= size:
         return text
-    return f"{text[: size // 2]}\n[... {len(text) - size} characters left out ...]\n{text[-size // 2 :]}"
+    return (
+        f"{text[: size // 2]}\n[... {len(text) - size} characters left out "
+        f"...]\n{text[-size // 2 :]}"
+    )
 
 
 def no_memory_error(error: BaseException, memory_bytes: int) -> str:
-    """What a MemoryError says that is none: of a recursion, or of the parser over deep source; "" for any other.
+    """What a MemoryError says that is none: of a recursion, or of the parser over deep source; ""
+    for any other.
 
     Python raises it too where its own stacks end, with most of the memory still free.
     """
@@ -90,11 +103,14 @@ def no_memory_error(error: BaseException, memory_bytes: int) -> str:
 
 
 def hit_limit(error: BaseException, limits: Mapping[str, int]) -> tuple[str, int | None]:
-    """What to add to the message of an error that a resource limit caused, and the limit; ("", None) for any other."""
+    """What to add to the message of an error that a resource limit caused, and the limit; ("",
+    None) for any other."""
     if not isinstance(error, OSError):
         return "", None
     if error.errno == errno.EFBIG:
-        return f"; a file of the scratch folder may have {limits['file_bytes']} bytes", limits["file_bytes"]
+        return f"; a file of the scratch folder may have {limits['file_bytes']} bytes", limits[
+            "file_bytes"
+        ]
     if error.errno == errno.ENOSPC and "scratch_bytes" in limits:
         room = f"{limits['scratch_bytes']} bytes and {limits['scratch_names']} names"
         return f"; the scratch folder may hold {room} in all", limits["scratch_bytes"]

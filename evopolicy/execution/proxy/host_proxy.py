@@ -11,10 +11,11 @@ from evopolicy.kernel.errors import AgentError
 
 
 def host_proxy(scheme: str, host: str, port: int) -> SplitResult | None:
-    """What HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY of this process say of the way to `host`; None: straight.
+    """What HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY of this process say of the way to
+    `host`; None: straight.
 
-    This machine itself is asked straight, whatever they say. Raises AgentError for a proxy of another kind.
-    """
+    This machine itself is asked straight, whatever they say. Raises AgentError for a proxy of
+    another kind."""
     proxies = urllib.request.getproxies()
     url = proxies.get(scheme) or proxies.get("all") or ""
     if not url or _is_local(host) or urllib.request.proxy_bypass(f"{host}:{port}"):
@@ -26,8 +27,9 @@ def host_proxy(scheme: str, host: str, port: int) -> SplitResult | None:
         good = False
     if not good:
         raise AgentError(
-            f"the proxy that {scheme.upper()}_PROXY or ALL_PROXY names for {host} is none that can be used here:"
-            " 'http://name:port' is needed; set it so, or name the host in NO_PROXY"
+            f"the proxy that {scheme.upper()}_PROXY or ALL_PROXY names for {host} is none that "
+            "can be used here: 'http://name:port' is needed; set it so, or name the host in "
+            "NO_PROXY"
         )
     return split
 

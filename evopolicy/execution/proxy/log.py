@@ -1,4 +1,5 @@
-"""The proxy's log: a line for each request, and what this attempt and all attempts of the Run have spent."""
+"""The proxy's log: a line for each request, and what this attempt and all attempts of the Run have
+spent."""
 
 from __future__ import annotations
 
@@ -110,7 +111,11 @@ class ProxyLog:
     def _cost(self, entry: Mapping[str, Any]) -> float | None:
         """US dollars; None where its model has no price."""
         price = self._prices.price(str(entry.get("model", "")))
-        return price.cost({kind: counted(entry, kind) for kind in TOKENS}) if price is not None else None
+        return (
+            price.cost({kind: counted(entry, kind) for kind in TOKENS})
+            if price is not None
+            else None
+        )
 
     def begin(self) -> str:
         """Count one request that is passed on; '' or, where it may not be, the sentence why."""
@@ -118,25 +123,33 @@ class ProxyLog:
         with self._lock:
             if limits.requests is not None and self.requests >= limits.requests:
                 self._over = "requests"
-                return f"this Run's {limits.requests} requests to its provider are used up (session.limits.requests)."
+                return (
+                    f"this Run's {limits.requests} requests to its provider are used up "
+                    "(session.limits.requests)."
+                )
             if limits.tokens is not None and self.tokens >= limits.tokens:
                 self._over = "tokens"
                 return f"this Run's {limits.tokens} tokens are used up (session.limits.tokens)."
             if limits.cost_usd is not None and self.cost_usd >= limits.cost_usd:
                 self._over = "cost"
-                return f"this Run's {limits.cost_usd:g} US dollars are used up (session.limits.cost_usd)."
+                return (
+                    f"this Run's {limits.cost_usd:g} US dollars are used up "
+                    "(session.limits.cost_usd)."
+                )
             self.requests += 1
             self._own_requests += 1
             return ""
 
     def refuse(self, reason: str, *, aside: bool) -> None:
-        """The proxy has refused a request itself; `aside`: one that asks no model, as for a list of them."""
+        """The proxy has refused a request itself; `aside`: one that asks no model, as for a list of
+        them."""
         with self._lock:
             if not (aside and self._refused):
                 self._refused = reason
 
     def write(self, entry: Mapping[str, Any], sign: ProviderSign | None = None) -> None:
-        """Append `entry`; its tokens count. A disk that takes no more costs the line, not the request.
+        """Append `entry`; its tokens count. A disk that takes no more costs the line, not the
+        request.
 
         `sign`: None where this request tells nothing of its provider.
         """
@@ -181,13 +194,17 @@ class ProxyLog:
             whole.replace(self._path.with_name(MORE))
 
     def proxy_usage(self, *, seen: bool = True) -> ProxyUsage:
-        """What this attempt's agent was served so far. Not `seen`: its requests and answers pass by unread."""
+        """What this attempt's agent was served so far. Not `seen`: its requests and answers pass by
+        unread."""
         with self._lock:
             usage = Usage()
             if seen:
                 cost = round(self._own_cost, 6) if self._priced and self._own_cost else None
                 usage = Usage(
-                    **self._own, cost_usd=cost, cost_is_estimate=cost is not None, requests=self._own_requests
+                    **self._own,
+                    cost_usd=cost,
+                    cost_is_estimate=cost is not None,
+                    requests=self._own_requests,
                 )
             provider = self._provider
             failing = provider.failing_until(time.monotonic())
@@ -206,7 +223,8 @@ def _sign(sign: ProviderSign | None) -> dict[str, Any]:
 
 
 def _read_sign(entry: Mapping[str, Any]) -> ProviderSign | None:
-    """As it was told, but for the words; None where the line has none, as those of before there were any."""
+    """As it was told, but for the words; None where the line has none, as those of before there
+    were any."""
     began, seconds = entry.get("time"), entry.get("seconds")
     if not isinstance(began, int | float) or not isinstance(seconds, int | float):
         return None
@@ -216,7 +234,8 @@ def _read_sign(entry: Mapping[str, Any]) -> ProviderSign | None:
 
 
 def proxy_usage_before(folder: Path) -> ProxyUsage | None:
-    """What the log in an attempt's `folder` says was passed on; None where there is none, or only of a tunnel."""
+    """What the log in an attempt's `folder` says was passed on; None where there is none, or only
+    of a tunnel."""
     try:
         lines = (folder / PROXY_LOG).read_text(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,5 @@
-"""One request of an agent's: checked, passed on to its provider, its answer handed on and counted."""
+"""One request of an agent's: checked, passed on to its provider, its answer handed on and
+counted."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ from evopolicy.execution.proxy.rules import (
 )
 from evopolicy.execution.proxy.state import ProxyState
 from evopolicy.execution.proxy.tunnel import Way, carry, taken_over
-from evopolicy.execution.proxy.upstream import CONNECT_SECONDS, UNREACHED, connected, unreachable, way_to
+from evopolicy.execution.proxy.upstream import (
+    CONNECT_SECONDS,
+    UNREACHED,
+    connected,
+    unreachable,
+    way_to,
+)
 from evopolicy.execution.proxy.usage import UsageReader
 from evopolicy.kernel.ports.transcript import TOKENS, ErrorKind
 
@@ -88,7 +95,8 @@ class Exchange:
     async def _refused(self, turned: Turned) -> web.StreamResponse:
         request, response = self._request, refusal(turned)
         if request.method == "CONNECT":
-            # aiohttp reads away nothing that comes behind it: closing over that would take the answer from the agent.
+            # aiohttp reads away nothing that comes behind it: closing over that would take the
+            # answer from the agent.
             await response.prepare(request)
             await response.write_eof()
             if request.transport is not None:
@@ -100,14 +108,18 @@ class Exchange:
         if over := self._proxy.log.begin():
             raise Turned(403, "limit", over)
 
-    # --- a tunnel --------------------------------------------------------------------------------------------------
+    # --- a tunnel ---------------------------------------------------------------------------------
 
     async def _connect(self) -> web.StreamResponse:
         proxy, target = self._proxy, self._request.raw_path
         host = target.lower()
         if self._request.method != "CONNECT" or host not in proxy.hosts:
             allowed = ", ".join(sorted(proxy.hosts))
-            raise Turned(403, "host_refused", f"'{target[:200]}' is not among the hosts of this Run: {allowed}.")
+            raise Turned(
+                403,
+                "host_refused",
+                f"'{target[:200]}' is not among the hosts of this Run: {allowed}.",
+            )
         self._count()
         name, _, port = host.rpartition(":")
         try:
@@ -127,23 +139,32 @@ class Exchange:
             self._entry |= {"bytes_up": up.total, "bytes": down.total}
         return web.Response()
 
-    # --- the reverse proxy -----------------------------------------------------------------------------------------
+    # --- the reverse proxy ------------------------------------------------------------------------
 
     async def _pass_on(self) -> web.StreamResponse:
         proxy, request = self._proxy, self._request
         path, target = pinned(proxy.provider, request.method, request.raw_path)
         # Before the body is read: what is held in memory is bounded by it.
         if proxy.in_flight.locked():
-            raise Turned(429, "too_many", f"more than {proxy.at_once} requests at once are too many.", BUSY_SECONDS)
+            raise Turned(
+                429,
+                "too_many",
+                f"more than {proxy.at_once} requests at once are too many.",
+                BUSY_SECONDS,
+            )
         async with proxy.in_flight:
             encoding = request.headers.get("Content-Encoding", "")
             body = await self._body()
             # How long it takes is up to the agent: other requests go on meanwhile.
-            model, body = await asyncio.to_thread(checked_body, proxy.provider, request.method, path, body, encoding)
+            model, body = await asyncio.to_thread(
+                checked_body, proxy.provider, request.method, path, body, encoding
+            )
             self._entry |= {"path": path, "model": model, "bytes_up": len(body)}
             self._count()
             async with await self._answered(target, body) as answer:
-                usage = UsageReader(answer.headers.get("Content-Type", ""), path, len(body), answer.status)
+                usage = UsageReader(
+                    answer.headers.get("Content-Type", ""), path, len(body), answer.status
+                )
                 return await self._stream(answer, usage)
 
     async def _body(self) -> bytes:
@@ -161,14 +182,17 @@ class Exchange:
         return bytes(body)
 
     async def _answered(self, target: str, body: bytes) -> aiohttp.ClientResponse:
-        """The answer's head. One that is not waited for any longer is being made all the same: an estimate counts."""
+        """The answer's head. One that is not waited for any longer is being made all the same: an
+        estimate counts."""
         proxy, method, seconds = self._proxy, self._request.method, self._proxy.answer_seconds
         url = URL(f"{URL(proxy.provider.url).origin()}{target}", encoded=True)
         headers = request_headers(proxy.provider, proxy.key, self._request.headers.items())
         if body:
             headers.append(("Content-Length", str(len(body))))
         try:
-            async with asyncio.timeout(CONNECT_SECONDS + 2 * seconds):  # also where the body is not taken
+            async with asyncio.timeout(
+                CONNECT_SECONDS + 2 * seconds
+            ):  # also where the body is not taken
                 return await proxy.session.request(
                     method,
                     url,
@@ -181,7 +205,10 @@ class Exchange:
         except asyncio.CancelledError:
             self._estimate(body)
             if self._moved and self._is_to_blame(left=True):
-                self._trouble, self._words = "network", f"silent for {time.monotonic() - self._moved:.0f} s"
+                self._trouble, self._words = (
+                    "network",
+                    f"silent for {time.monotonic() - self._moved:.0f} s",
+                )
             raise
         except UNREACHED as error:
             turned = unreachable(error)
@@ -198,16 +225,22 @@ class Exchange:
         if self._moved:
             self._entry |= UsageReader("", self._entry["path"], len(body)).usage(whole=False)
 
-    async def _stream(self, answer: aiohttp.ClientResponse, usage: UsageReader) -> web.StreamResponse:
+    async def _stream(
+        self, answer: aiohttp.ClientResponse, usage: UsageReader
+    ) -> web.StreamResponse:
         """Hand on every piece as it comes. An answer that breaks off is broken off here too.
 
-        When the agent leaves, the rest is read for its usage, as far as LEFT_SECONDS and LEFT_BYTES let it.
-        """
+        When the agent leaves, the rest is read for its usage, as far as LEFT_SECONDS and LEFT_BYTES
+        let it."""
         entry, request = self._entry, self._request
         entry["status"], entry["bytes"] = answer.status, 0
         headers = answer_headers(self._proxy.provider, answer.status, answer.headers.items())
-        response = _ours(web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers))
-        response.content_length = None if "Transfer-Encoding" in answer.headers else answer.content_length
+        response = _ours(
+            web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+        )
+        response.content_length = (
+            None if "Transfer-Encoding" in answer.headers else answer.content_length
+        )
         whole, left, broken = False, False, ""
         try:
             try:
@@ -230,12 +263,20 @@ class Exchange:
             if broken:
                 entry["error"] = broken
             if left:
-                entry["error"] = "the agent left" + ("" if whole else f"; {broken or 'not read to its end'}")
+                entry["error"] = "the agent left" + (
+                    "" if whole else f"; {broken or 'not read to its end'}"
+                )
             entry |= usage.usage(whole=whole)
             if usage.response and any(entry.get(kind) for kind in TOKENS):
                 entry["response"] = usage.response
             if usage.asks:
-                self._judge(answer.status, usage, whole=whole, broken=broken, blamed=self._is_to_blame(left=left))
+                self._judge(
+                    answer.status,
+                    usage,
+                    whole=whole,
+                    broken=broken,
+                    blamed=self._is_to_blame(left=left),
+                )
         if left:
             raise ConnectionAbortedError
         if broken and request.transport is not None:
@@ -267,10 +308,17 @@ class Exchange:
         except (TimeoutError, asyncio.CancelledError):
             raise _Broken("not read to its end") from None
 
-    def _judge(self, status: int, usage: UsageReader, *, whole: bool, broken: str, blamed: bool) -> None:
-        """What this answer tells of its provider. One that the agent cut short tells that it answers."""
+    def _judge(
+        self, status: int, usage: UsageReader, *, whole: bool, broken: str, blamed: bool
+    ) -> None:
+        """What this answer tells of its provider. One that the agent cut short tells that it
+        answers."""
         if usage.trouble:
-            what = str(status) if status >= 300 or usage.heard else f"{status}, but no answer of a model's:"
+            what = (
+                str(status)
+                if status >= 300 or usage.heard
+                else f"{status}, but no answer of a model's:"
+            )
             self._trouble, self._words = usage.trouble, f"{what} {usage.words or 'not a word'}"
         elif whole or (usage.heard and not blamed):
             self._trouble = ""
@@ -290,7 +338,11 @@ def refusal(turned: Turned) -> web.StreamResponse:
     """What the proxy answers itself."""
     headers = {"Retry-After": f"{turned.retry_after:g}"} if turned.retry_after is not None else {}
     body = turned.body()
-    return _ours(web.Response(status=turned.status, body=body, content_type="application/json", headers=headers))
+    return _ours(
+        web.Response(
+            status=turned.status, body=body, content_type="application/json", headers=headers
+        )
+    )
 
 
 def _ours(response: web.StreamResponse) -> web.StreamResponse:

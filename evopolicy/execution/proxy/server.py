@@ -1,8 +1,8 @@
-"""The Host's way between an agent's sandbox and its provider: a reverse proxy, or a tunnel to named hosts.
+"""The Host's way between an agent's sandbox and its provider: a reverse proxy, or a tunnel to named
+hosts.
 
-It listens on a Unix socket, holds the key, lets through what `proxy.rules` allows, streams answers as they come and
-logs every request. It runs in a thread and an event loop of its own.
-"""
+It listens on a Unix socket, holds the key, lets through what `proxy.rules` allows, streams answers
+as they come and logs every request. It runs in a thread and an event loop of its own."""
 
 from __future__ import annotations
 
@@ -56,25 +56,33 @@ class Proxy:
     ) -> None:
         """Listen on the socket `path`, log to the folder `logs`.
 
-        `prices`: what cost is counted by. `tunnel`: connect to `provider.hosts` and do nothing else.
+        `prices`: what cost is counted by. `tunnel`: connect to `provider.hosts` and do nothing
+        else.
 
         Raises ExecutionError where the socket cannot be made.
         """
         self.log = ProxyLog(logs, limits, prices)
-        self.state = ProxyState(provider, key, self.log, tunnel=tunnel, answer_seconds=answer_seconds)
+        self.state = ProxyState(
+            provider, key, self.log, tunnel=tunnel, answer_seconds=answer_seconds
+        )
         context = ssl.create_default_context() if urlsplit(provider.url).scheme == "https" else True
         try:
             listener = _bound(path)
         except OSError as error:
-            raise ExecutionError(f"the proxy's socket cannot be made ({error}); set TMPDIR to a local folder") from None
+            raise ExecutionError(
+                f"the proxy's socket cannot be made ({error}); set TMPDIR to a local folder"
+            ) from None
         self._closing = asyncio.Event()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=self._run, args=(listener, context), name="agent-proxy", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(listener, context), name="agent-proxy", daemon=True
+        )
         self._thread.start()
 
     def proxy_usage(self) -> ProxyUsage:
-        """What it has passed on so far. A tunnel's requests are not counted: they pass by unread."""
+        """What it has passed on so far. A tunnel's requests are not counted: they pass by
+        unread."""
         return self.log.proxy_usage(seen=not self.state.tunnel)
 
     def close(self) -> None:
@@ -85,7 +93,9 @@ class Proxy:
 
     def _run(self, listener: socket.socket, context: ssl.SSLContext | bool) -> None:
         # What goes wrong on one connection is that connection's affair.
-        self._loop.set_exception_handler(lambda _, what: log.debug("%s", what, exc_info=what.get("exception")))
+        self._loop.set_exception_handler(
+            lambda _, what: log.debug("%s", what, exc_info=what.get("exception"))
+        )
         with self._runner:
             self._runner.run(self._serve(listener, context))
 
@@ -144,13 +154,20 @@ class _Connection(web.RequestHandler):
         if len(self._server.connections) > CONNECTIONS and self.transport is not None:
             self.transport.abort()
 
-    def handle_error(self, request: Any, status: int = 500, *args: Any, **named: Any) -> web.StreamResponse:  # noqa: ARG002
+    def handle_error(
+        self,
+        request: Any,
+        status: int = 500,
+        *args: Any,
+        **named: Any,  # noqa: ARG002
+    ) -> web.StreamResponse:
         """What cannot be read as a request is refused as any other."""
         return refusal(Turned(status, "request_refused", "the request cannot be read."))
 
 
 def _bound(path: Path) -> socket.socket:
-    # An address of a Unix socket holds about 107 bytes, so a longer path is named by its folder's descriptor.
+    # An address of a Unix socket holds about 107 bytes, so a longer path is named by its folder's
+    # descriptor.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,5 @@
-"""What a request would have its provider fetch: pictures and files it names by an address instead of sending them."""
+"""What a request would have its provider fetch: pictures and files it names by an address instead
+of sending them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 MAX_SAID = 200_000
 """Keys and items of what a model is told."""
 _TOLD = ("messages", "input", "contents", "system", "systeminstruction", "generatecontentrequest")
-# What a tool is given, and what tools there are, are the agent's own words: no provider fetches what they name.
+# What a tool is given, and what tools there are, are the agent's own words: no provider fetches
+# what they name.
 _OWN = ("arguments", "args", "tools")
 _SHORT = ("url", "uri")
 _BARE = ("image", "video", "audio")
@@ -27,12 +29,16 @@ def plain(name: str) -> str:
 
 
 def sources(body: Mapping[str, Any]) -> Iterator[str]:
-    """The addresses, other than `data:`, in what `body` tells a model, in the words of all providers.
+    """The addresses, other than `data:`, in what `body` tells a model, in the words of all
+    providers.
 
-    Texts and a tool's arguments may hold any address: they are read by the model alone. Raises TooMuchSaid.
-    """
-    # Each with whether it holds an address: as a string, or under a key that says no more than `url`.
-    waiting: list[tuple[Any, bool]] = [(value, False) for name, value in body.items() if _plain(name) in _TOLD]
+    Texts and a tool's arguments may hold any address: they are read by the model alone. Raises
+    TooMuchSaid."""
+    # Each with whether it holds an address: as a string, or under a key that says no more than
+    # `url`.
+    waiting: list[tuple[Any, bool]] = [
+        (value, False) for name, value in body.items() if _plain(name) in _TOLD
+    ]
     seen = 0
     while waiting:
         value, holds = waiting.pop()
@@ -42,7 +48,9 @@ def sources(body: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, dict):
             waiting += _below(value, holds)
         elif isinstance(value, list):
-            waiting += [(inner, holds) for inner in value if isinstance(inner, dict | list) or holds]
+            waiting += [
+                (inner, holds) for inner in value if isinstance(inner, dict | list) or holds
+            ]
         elif holds and isinstance(value, str) and value and value[:5].lower() != "data:":
             yield value
 

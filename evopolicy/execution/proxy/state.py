@@ -1,4 +1,5 @@
-"""What all requests through one proxy share: its provider and key, its log, how many there are at once."""
+"""What all requests through one proxy share: its provider and key, its log, how many there are at
+once."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ IN_FLIGHT = 16
 class ProxyState:
     """See the module. But for the log, the loop's thread alone uses it."""
 
-    def __init__(self, provider: Provider, key: str, log: ProxyLog, *, tunnel: bool, answer_seconds: float) -> None:
-        """`tunnel`: connect to `provider.hosts` and do nothing else. `answer_seconds`: between two pieces."""
+    def __init__(
+        self, provider: Provider, key: str, log: ProxyLog, *, tunnel: bool, answer_seconds: float
+    ) -> None:
+        """`tunnel`: connect to `provider.hosts` and do nothing else. `answer_seconds`: between two
+        pieces."""
         self.provider = provider
         self.key = key
         self.log = log

@@ -30,7 +30,8 @@ _WORDS: tuple[tuple[ErrorKind, str], ...] = (
 
 
 def trouble_of(status: int, words: str) -> ErrorKind:
-    """What an answer of `status`, with `words` in its body, tells of; a status of 0: the words alone."""
+    """What an answer of `status`, with `words` in its body, tells of; a status of 0: the words
+    alone."""
     if status in (401, 402, 403):
         return "authentication"
     if status == 429:
@@ -39,14 +40,17 @@ def trouble_of(status: int, words: str) -> ErrorKind:
         return "network"
     if status >= 500:
         return "overload"
-    found = next((kind for kind, pattern in _WORDS if re.search(pattern, words, re.IGNORECASE)), None)
+    found = next(
+        (kind for kind, pattern in _WORDS if re.search(pattern, words, re.IGNORECASE)), None
+    )
     if found is None or (status and found not in ("context", "authentication")):
         return "context" if status == 413 else "other"
     return found
 
 
 def message_of(body: str | bytes) -> str:
-    """What an answer that is an error says, in whichever form providers put it; its bare text where it has none."""
+    """What an answer that is an error says, in whichever form providers put it; its bare text where
+    it has none."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     try:
         value: Any = json.loads(text)
@@ -56,7 +60,9 @@ def message_of(body: str | bytes) -> str:
     while waiting:
         inner = waiting.pop(0)
         if isinstance(inner, dict):
-            waiting[:0] = [inner.get(name) for name in ("error", "message", "detail", "error_description")]
+            waiting[:0] = [
+                inner.get(name) for name in ("error", "message", "detail", "error_description")
+            ]
         elif isinstance(inner, list):
             waiting[:0] = inner[:1]
         elif isinstance(inner, str) and inner.strip():

@@ -39,14 +39,16 @@ class Way:
 async def carry(near: Stream, far: Stream, up: Way, down: Way, seconds: float) -> None:
     """Carry what comes from `near` `up` to `far`, and back.
 
-    Ends when both ways have ended, soon after `far` has ended its own, or when nothing comes either way for `seconds`.
-    """
+    Ends when both ways have ended, soon after `far` has ended its own, or when nothing comes either
+    way for `seconds`."""
     upward = asyncio.create_task(up.carry(near, far))
     downward = asyncio.create_task(down.carry(far, near))
     try:
         waiting, before = {upward, downward}, 0
         while downward in waiting:
-            ended, waiting = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            ended, waiting = await asyncio.wait(
+                waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
             if not ended and before == (before := up.total + down.total):
                 return
         await asyncio.wait({upward}, timeout=LAST_SECONDS)
@@ -80,4 +82,6 @@ def taken_over(request: web.BaseRequest) -> Stream:
     protocol.connection_made(transport)
     transport.set_protocol(protocol)
     before.set_parser(reader)  # what came along with the request is not the transport's any more
-    return Stream(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))
+    return Stream(
+        reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    )

@@ -1,4 +1,5 @@
-"""The Host's end towards a provider: how it is reached, by the Host's own proxy where it has one, or why not."""
+"""The Host's end towards a provider: how it is reached, by the Host's own proxy where it has one,
+or why not."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ _REFUSED = "the Host's own proxy: Tunnel connection failed:"
 def way_to(url: URL) -> dict[str, Any]:
     """What aiohttp is told of the way to `url`. Raises Turned."""
     by = _proxy_or_turned(url.scheme, url.host or "", url.port or 80)
-    return {"proxy": f"http://{by.netloc.rpartition('@')[2]}", "proxy_auth": _login(by)} if by else {}
+    return (
+        {"proxy": f"http://{by.netloc.rpartition('@')[2]}", "proxy_auth": _login(by)} if by else {}
+    )
 
 
 async def connected(host: str, port: int) -> Stream:
@@ -75,5 +78,9 @@ def unreachable(error: Exception) -> Turned:
     elif isinstance(error, OSError):
         # asyncio tells the address in place of what a number means; TLS has numbers of its own.
         number = 0 if isinstance(error, ssl.SSLError) else error.errno or 0
-        what = os.strerror(number) if number > 0 else error.strerror or str(error)[:130].strip() or what
+        what = (
+            os.strerror(number)
+            if number > 0
+            else error.strerror or str(error)[:130].strip() or what
+        )
     return Turned(502, "provider_unreachable", f"the provider cannot be reached ({what}).")

@@ -12,7 +12,8 @@ from evopolicy.execution.proxy.trouble import message_of, trouble_of
 from evopolicy.kernel.ports.transcript import TOKENS, ErrorKind
 
 MAX_KEPT_BYTES = 32 << 20
-"""Of an answer that is one JSON text, or of one line of a stream of events; a longer one is not read for its usage."""
+"""Of an answer that is one JSON text, or of one line of a stream of events; a longer one is not
+read for its usage."""
 MAX_WORDS = 1 << 16
 """Of an answer that says what went wrong."""
 MAX_ID = 200
@@ -22,7 +23,17 @@ DOUBTED = 8
 DOUBTED_BYTES = 4096
 """from a text of this length on: a short one may well be made of long tokens."""
 _TEXTS = frozenset(
-    ("text", "content", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content", "name")
+    (
+        "text",
+        "content",
+        "delta",
+        "arguments",
+        "partial_json",
+        "thinking",
+        "reasoning",
+        "reasoning_content",
+        "name",
+    )
 )
 _NOTHING = (b"data:", b"data: [DONE]", b"data:[DONE]")
 # What an answer says again of its request.
@@ -32,13 +43,15 @@ _COUNTS = re.compile(r"(count_?tokens|/input_tokens)$", re.IGNORECASE)
 
 
 class UsageReader:
-    """Reads one answer while it passes by, whole or as server-sent events: its usage, its id, the error it tells of.
+    """Reads one answer while it passes by, whole or as server-sent events: its usage, its id, the
+    error it tells of.
 
-    What an answer does not report, or not credibly, is estimated, one token for BYTES_A_TOKEN of text, unless it
-    costs nothing.
-    """
+    What an answer does not report, or not credibly, is estimated, one token for BYTES_A_TOKEN of
+    text, unless it costs nothing."""
 
-    def __init__(self, content_type: str, path: str = "", bytes_up: int = 0, status: int = 200) -> None:
+    def __init__(
+        self, content_type: str, path: str = "", bytes_up: int = 0, status: int = 200
+    ) -> None:
         """`path`: what is asked; `bytes_up`: of the request's body."""
         # A 304 tells a program that what it has is still so; any other answer but a 2xx is none.
         self._failed = not (200 <= status < 300 or (status == 304 and not bytes_up))
@@ -127,11 +140,15 @@ class UsageReader:
             for name in ("usage", "usageMetadata"):
                 usage = _inner(holder, name)
                 if isinstance(usage, dict):
-                    # A later event counts all that an earlier one did, in those of its fields it has.
-                    self._said.update({key: value for key, value in usage.items() if value is not None})
+                    # A later event counts all that an earlier one did, in those of its fields it
+                    # has.
+                    self._said.update(
+                        {key: value for key, value in usage.items() if value is not None}
+                    )
 
     def usage(self, *, whole: bool = True) -> dict[str, int]:
-        """Tokens by kind, as reported; with `estimated` where they are not, or not for the whole answer."""
+        """Tokens by kind, as reported; with `estimated` where they are not, or not for the whole
+        answer."""
         if not self._events and self._json and has_few_marks(self._buffer):
             with contextlib.suppress(ValueError, RecursionError):
                 event = json.loads(bytes(self._buffer))
@@ -151,7 +168,9 @@ class UsageReader:
         if self.trouble and not self._text and not found:
             return {}  # an answer that is nothing but an error costs nothing
         if self.asks and whole and not self.heard and not self.trouble:
-            self.trouble = "other" if self._is_page else "network"  # another address than a model's, or a broken one
+            self.trouble = (
+                "other" if self._is_page else "network"
+            )  # another address than a model's, or a broken one
         if self._free or (whole and any(found.values()) and not self._is_doubted(found)):
             return found
         if not any(found.get(kind) for kind in TOKENS if kind != "output_tokens"):
@@ -179,12 +198,16 @@ class UsageReader:
 
 
 MAX_MARKS = 2_000_000
-"""Commas, colons and opening brackets in a JSON text, in its strings too: what it becomes in memory is bounded."""
+"""Commas, colons and opening brackets in a JSON text, in its strings too: what it becomes in memory
+is bounded."""
 
 
 def has_few_marks(text: bytes | bytearray) -> bool:
     """Whether `text` may be taken apart."""
-    return len(text) <= MAX_MARKS or sum(text.count(mark) for mark in (b",", b":", b"[", b"{")) <= MAX_MARKS
+    return (
+        len(text) <= MAX_MARKS
+        or sum(text.count(mark) for mark in (b",", b":", b"[", b"{")) <= MAX_MARKS
+    )
 
 
 def _text_bytes(event: Any) -> int:
@@ -195,7 +218,9 @@ def _text_bytes(event: Any) -> int:
         if isinstance(value, str):
             total += len(value.encode("utf-8", "replace")) if counts else 0
         elif isinstance(value, dict):
-            waiting += [(inner, name in _TEXTS) for name, inner in value.items() if name not in _ECHOED]
+            waiting += [
+                (inner, name in _TEXTS) for name, inner in value.items() if name not in _ECHOED
+            ]
         elif isinstance(value, list):
             waiting += [(inner, counts) for inner in value]
     return total
@@ -215,24 +240,43 @@ def _inner(value: Any, name: str) -> Any:
 
 
 def tokens(usage: Mapping[str, Any]) -> dict[str, int]:
-    """A usage object of OpenAI's two forms, Anthropic's or Gemini's in the words of `kernel.transcript.Usage`."""
+    """A usage object of OpenAI's two forms, Anthropic's or Gemini's in the words of
+    `kernel.transcript.Usage`."""
     if "promptTokenCount" in usage:
-        cached, thoughts = counted(usage, "cachedContentTokenCount"), counted(usage, "thoughtsTokenCount")
+        cached, thoughts = (
+            counted(usage, "cachedContentTokenCount"),
+            counted(usage, "thoughtsTokenCount"),
+        )
         output = counted(usage, "candidatesTokenCount") + thoughts
         found = (counted(usage, "promptTokenCount") - cached, cached, 0, output, thoughts)
     elif "prompt_tokens" in usage:
         cached = counted(_inner(usage, "prompt_tokens_details"), "cached_tokens")
         thoughts = counted(_inner(usage, "completion_tokens_details"), "reasoning_tokens")
-        found = (counted(usage, "prompt_tokens") - cached, cached, 0, counted(usage, "completion_tokens"), thoughts)
+        found = (
+            counted(usage, "prompt_tokens") - cached,
+            cached,
+            0,
+            counted(usage, "completion_tokens"),
+            thoughts,
+        )
     elif "input_tokens" in usage or "output_tokens" in usage:
         inside = counted(_inner(usage, "input_tokens_details"), "cached_tokens")
         cached = inside or counted(usage, "cache_read_input_tokens")
         thoughts = counted(_inner(usage, "output_tokens_details"), "reasoning_tokens")
         written = counted(usage, "cache_creation_input_tokens")
-        found = (counted(usage, "input_tokens") - inside, cached, written, counted(usage, "output_tokens"), thoughts)
+        found = (
+            counted(usage, "input_tokens") - inside,
+            cached,
+            written,
+            counted(usage, "output_tokens"),
+            thoughts,
+        )
     else:
         return {}
-    return {name: max(0, count) for name, count in zip((*TOKENS, "reasoning_tokens"), found, strict=True)}
+    return {
+        name: max(0, count)
+        for name, count in zip((*TOKENS, "reasoning_tokens"), found, strict=True)
+    }
 
 
 def counted(usage: Any, name: str) -> int:

@@ -1,4 +1,5 @@
-"""Confines the fork server and each Episode's process. Runs inside them; only `isolation` chooses a level."""
+"""Confines the fork server and each Episode's process. Runs inside them; only `isolation` chooses a
+level."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _DEVICES = (
 
 @dataclass(frozen=True)
 class SandboxConfig:
-    """What the Host settled for all fork servers of an engine. Paths are as the fork server sees them."""
+    """What the Host settled for all fork servers of an engine. Paths are as the fork server sees
+    them."""
 
     level: str
     """One of `ports.ISOLATIONS`."""
@@ -34,7 +36,8 @@ class SandboxConfig:
     readable: tuple[str, ...]
     """Files and folders of the runtime and of the allowed packages."""
     roots: tuple[str, ...]
-    """Folders that hold them: what an Episode's own domain grants again, few so that it is applied fast."""
+    """Folders that hold them: what an Episode's own domain grants again, few so that it is applied
+    fast."""
     memory_bytes: int
     scratch_bytes: int
     cpu_seconds: float
@@ -59,11 +62,12 @@ def confine_fork_server(
     changing: Sequence[str],
     load: Callable[[int], None] = lambda _listener: None,
 ) -> Confinement:
-    """Confine this fork server and all it will fork to the runtime and to what it may read and change. Raises OSError.
+    """Confine this fork server and all it will fork to the runtime and to what it may read and
+    change. Raises OSError.
 
-    Its children may read all of `reading`, and change what `own_domain` names out of `changing`. `load` is called once
-    it is confined, with what `Confinement.listener` will be: the memory it takes is the fork server's, and no Policy's.
-    """
+    Its children may read all of `reading`, and change what `own_domain` names out of `changing`.
+    `load` is called once it is confined, with what `Confinement.listener` will be: the memory it
+    takes is the fork server's, and no Policy's."""
     confinement = _confine(config, reading, changing)
     load(confinement.listener)
     _apply_limits(config)
@@ -93,7 +97,8 @@ def _listened(code: bytes) -> int:
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
-        # This machine's own sandbox listens, and there can be one listener: who is not counted starts no threads.
+        # This machine's own sandbox listens, and there can be one listener: who is not counted
+        # starts no threads.
         return seccomp_notify.install(code)
 
 
@@ -114,17 +119,20 @@ def _apply_limits(config: SandboxConfig) -> None:
     process.limit(resource.RLIMIT_FSIZE, config.scratch_bytes)
     process.limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     process.limit(resource.RLIMIT_CORE, 0)
-    # Queued signals and timers are counted for all of a user's processes: who may have none neither takes nor sees any.
+    # Queued signals and timers are counted for all of a user's processes: who may have none neither
+    # takes nor sees any.
     process.limit(resource.RLIMIT_SIGPENDING, 0)
 
 
 def scratch_names(scratch_bytes: int) -> int:
-    """How many files, folders and links a bounded scratch folder may hold: those with contents take 4 KiB each."""
+    """How many files, folders and links a bounded scratch folder may hold: those with contents take
+    4 KiB each."""
     return max(_FEWEST_NAMES, scratch_bytes // 4096)
 
 
 def bound_scratches(folders: Sequence[str], scratch_bytes: int) -> None:
-    """Bound the names in mounted scratch folders, and give up the capability that takes. Raises OSError."""
+    """Bound the names in mounted scratch folders, and give up the capability that takes. Raises
+    OSError."""
     for folder in folders:
         process.bound_files(folder, scratch_bytes, scratch_names(scratch_bytes))
     process.give_up_privileges()
@@ -135,7 +143,10 @@ def file_limits(config: SandboxConfig) -> dict[str, int]:
     limits = {"file_bytes": config.scratch_bytes, "open_files": OPEN_FILES}
     if config.level != "bubblewrap":
         return limits
-    return limits | {"scratch_bytes": config.scratch_bytes, "scratch_names": scratch_names(config.scratch_bytes)}
+    return limits | {
+        "scratch_bytes": config.scratch_bytes,
+        "scratch_names": scratch_names(config.scratch_bytes),
+    }
 
 
 def own_domain(confinement: Confinement) -> landlock.Ruleset | None:
@@ -152,7 +163,8 @@ def own_domain(confinement: Confinement) -> landlock.Ruleset | None:
 
 
 def confine_child(confinement: Confinement, domain: landlock.Ruleset | None) -> None:
-    """Confine this process, an Episode's own, by its `own_domain`; no new processes, a stop to its CPU time."""
+    """Confine this process, an Episode's own, by its `own_domain`; no new processes, a stop to its
+    CPU time."""
     seconds = int(confinement.config.cpu_seconds) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if domain is not None:
@@ -162,7 +174,8 @@ def confine_child(confinement: Confinement, domain: landlock.Ruleset | None) -> 
 
 
 def make_room_to_report() -> None:
-    """Raise the soft memory limit by what was held back, so that an Episode out of memory can still say so."""
+    """Raise the soft memory limit by what was held back, so that an Episode out of memory can still
+    say so."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

@@ -1,4 +1,5 @@
-"""What a process has started, and how it is ended. By `/proc`: where there is none, nothing is found."""
+"""What a process has started, and how it is ended. By `/proc`: where there is none, nothing is
+found."""
 
 from __future__ import annotations
 
@@ -15,8 +16,14 @@ def children() -> dict[int, list[int]]:
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    # The name, in parentheses, may hold anything: the parent is the second word after the last one.
-                    fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
+                    # The name, in parentheses, may hold anything: the parent is the second word
+                    # after the last one.
+                    fields = (
+                        Path(entry.path, "stat")
+                        .read_text(errors="replace")
+                        .rpartition(")")[2]
+                        .split()
+                    )
                     found.setdefault(int(fields[1]), []).append(int(entry.name))
     return found
 

@@ -1,7 +1,8 @@
-"""Landlock by ctypes: which files a process may touch, from ABI 1 (kernel 5.13), newer rights where there are some.
+"""Landlock by ctypes: which files a process may touch, from ABI 1 (kernel 5.13), newer rights where
+there are some.
 
-Rights are granted beneath paths, never taken away beneath a granted one. Domains add up: the strictest wins.
-"""
+Rights are granted beneath paths, never taken away beneath a granted one. Domains add up: the
+strictest wins."""
 
 from __future__ import annotations
 
@@ -18,12 +19,22 @@ from evopolicy.execution.sandbox.syscalls import NUMBERS
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 REMOVE_DIR, REMOVE_FILE = 16, 32
-_MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, _MAKE_BLOCK, MAKE_SYM = 64, 128, 256, 512, 1024, 2048, 4096
+_MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, _MAKE_BLOCK, MAKE_SYM = (
+    64,
+    128,
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+)
 REFER, TRUNCATE, _IOCTL_DEV = 8192, 16384, 32768
 
 READ = READ_FILE | READ_DIR
 RUN = READ | EXECUTE
-CHANGE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SYM | REFER | TRUNCATE
+CHANGE = (
+    READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SYM | REFER | TRUNCATE
+)
 """All a scratch folder needs; no sockets, pipes or devices can be made in it."""
 
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEV
@@ -69,7 +80,8 @@ class Ruleset:
     def __init__(self, version: int) -> None:
         """Handles everything `version` can refuse."""
         self.rights = handled(version)
-        # Bits of the attribute by version: files, TCP ports (4), scopes (6). An older kernel refuses a longer one.
+        # Bits of the attribute by version: files, TCP ports (4), scopes (6). An older kernel
+        # refuses a longer one.
         fields = [self.rights, _NET_ALL, SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS]
         fields = fields[: 3 if version >= 6 else 2 if version >= 4 else 1]
         attribute = struct.pack(f"<{len(fields)}Q", *fields)
@@ -92,7 +104,13 @@ class Ruleset:
         """Grant `rights` beneath an open path."""
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= _OF_FILES
-        _call("landlock_add_rule", self._fd, _PATH_BENEATH, struct.pack("<Qi", rights & self.rights, fd), 0)
+        _call(
+            "landlock_add_rule",
+            self._fd,
+            _PATH_BENEATH,
+            struct.pack("<Qi", rights & self.rights, fd),
+            0,
+        )
 
     def restrict(self) -> None:
         """Raises OSError where this process has not given up new privileges first."""

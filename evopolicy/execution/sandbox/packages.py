@@ -1,4 +1,5 @@
-"""What a sandbox sees of this Python: the runtime without its installed packages, and links to the allowed ones."""
+"""What a sandbox sees of this Python: the runtime without its installed packages, and links to the
+allowed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Runtime:
     path: tuple[str, ...]
     """`sys.path` of the standard library."""
     readable: tuple[Path, ...]
-    """The standard library's files and folders one by one, so that packages installed beside them stay out."""
+    """The standard library's files and folders one by one, so that packages installed beside them
+    stay out."""
     folders: tuple[Path, ...]
     """The standard library's folders, with what is installed in them."""
     libraries: tuple[Path, ...]
@@ -66,7 +68,9 @@ def runtime() -> Runtime:
     stdlib = Path(sysconfig.get_path("stdlib")).resolve()
     platform_stdlib = Path(paths["platstdlib"]).resolve()
     dynload = platform_stdlib / "lib-dynload"
-    archive = Path(sys.base_prefix) / "lib" / f"python{sys.version_info[0]}{sys.version_info[1]}.zip"
+    archive = (
+        Path(sys.base_prefix) / "lib" / f"python{sys.version_info[0]}{sys.version_info[1]}.zip"
+    )
     folders = [stdlib] if stdlib == platform_stdlib else [stdlib, platform_stdlib]
     entries = (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
     readable = [entry for entry in entries if entry.name not in HIDDEN]
@@ -79,13 +83,22 @@ def runtime() -> Runtime:
 
 def _library_folders() -> list[Path]:
     multiarch = str(sysconfig.get_config_var("MULTIARCH") or "")
-    names = [f"/lib/{multiarch}", f"/usr/lib/{multiarch}", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"]
+    names = [
+        f"/lib/{multiarch}",
+        f"/usr/lib/{multiarch}",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+        "/usr/local/lib",
+    ]
     folders = dict.fromkeys(Path(name).resolve() for name in names if Path(name).is_dir())
     return list(folders)
 
 
 def shared_libraries(folder: Path) -> list[Path]:
-    """`folder` itself where it holds nothing but a machine's libraries, else its shared libraries one by one."""
+    """`folder` itself where it holds nothing but a machine's libraries, else its shared libraries
+    one by one."""
     if not folder.is_dir():
         return []
     if re.fullmatch(r"/(usr/)?lib/[\w]+-linux-\w+", str(folder)):
@@ -94,15 +107,19 @@ def shared_libraries(folder: Path) -> list[Path]:
 
 
 def resolve(names: Sequence[str]) -> Packages:
-    """The packages `names` (importable names) and what their distributions need. Raises ConfigError for an absent."""
+    """The packages `names` (importable names) and what their distributions need. Raises ConfigError
+    for an absent."""
     links: dict[str, Path] = {}
     waiting, seen = list(names), set(names)
     for name in waiting:
         files = _files(name)
         if not files and name in names:
-            installed = {info for info in metadata.packages_distributions() if not info.startswith("_")}
+            installed = {
+                info for info in metadata.packages_distributions() if not info.startswith("_")
+            }
             raise ConfigError(
-                f"execution.policy_packages: no package '{name}' can be imported here.{did_you_mean(name, installed)}"
+                f"execution.policy_packages: no package '{name}' can be imported "
+                f"here.{did_you_mean(name, installed)}"
             )
         links.update(files)
         for needed in _needs(name):
@@ -131,7 +148,8 @@ def _files(name: str) -> dict[str, Path]:
 
 
 def own_code() -> Packages:
-    """What a sandbox's own interpreter needs beside the Policies' packages. Raises ExecutionError."""
+    """What a sandbox's own interpreter needs beside the Policies' packages. Raises
+    ExecutionError."""
     links = {}
     for name in ("evopolicy", "msgspec"):
         spec = importlib.util.find_spec(name)
@@ -158,4 +176,6 @@ def _modules(distribution: str) -> list[str]:
     except metadata.PackageNotFoundError:
         return []
     first = {path.parts[0] for path in files if len(path.parts) > 1 or path.suffix == ".py"}
-    return sorted(name.removesuffix(".py") for name in first if name.removesuffix(".py").isidentifier())
+    return sorted(
+        name.removesuffix(".py") for name in first if name.removesuffix(".py").isidentifier()
+    )

@@ -1,4 +1,5 @@
-"""What a process asks of the kernel for itself: die with its parent, give up privileges, limits, one thread."""
+"""What a process asks of the kernel for itself: die with its parent, give up privileges, limits,
+one thread."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
     ),
     "1",
 )
-"""Numerical libraries read these when they are loaded: workers and Policies share the cores by processes."""
+"""Numerical libraries read these when they are loaded: workers and Policies share the cores by
+processes."""
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +43,8 @@ _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 2, 4, 32
 
 
 def bound_files(folder: str, size: int, names: int) -> None:
-    """Bound the file system in memory that is mounted at `folder` to `size` bytes and `names` names. Raises OSError."""
+    """Bound the file system in memory that is mounted at `folder` to `size` bytes and `names`
+    names. Raises OSError."""
     options = f"size={size},nr_inodes={names}".encode()
     if _LIBC.mount(None, folder.encode(), None, _MS_REMOUNT | _MS_NOSUID | _MS_NODEV, options) != 0:
         raise OSError(ctypes.get_errno(), f"{folder}: the kernel refuses to bound its names")
@@ -53,14 +56,16 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the thread that started this process ends; end now where `parent` is gone already (0: unknown)."""
+    """Be killed when the thread that started this process ends; end now where `parent` is gone
+    already (0: unknown)."""
     _prctl(_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         os._exit(0)
 
 
 def signal_with_parent(parent: int, number: signal.Signals) -> None:
-    """Be sent `number` when the thread that started this process ends; at once where `parent` is gone already."""
+    """Be sent `number` when the thread that started this process ends; at once where `parent` is
+    gone already."""
     _prctl(_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
@@ -72,23 +77,27 @@ def adopt_orphans(wanted: bool = True) -> None:
 
 
 def leave_no_core() -> None:
-    """Write no core when this process crashes, whatever handler the machine has; nobody of its user may trace it."""
+    """Write no core when this process crashes, whatever handler the machine has; nobody of its user
+    may trace it."""
     _prctl(_DUMPABLE, 0)
 
 
 _FORK_SECONDS = 60.0
 _FORK = ctypes.PyDLL(None).fork
-REFUSED = "the kernel refuses new processes: raise the limit on them (`ulimit -u`, pids.max of the container or cgroup)"
+REFUSED = (
+    "the kernel refuses new processes: raise the limit on them (`ulimit -u`, pids.max of "
+    "the container or cgroup)"
+)
 
 
 def plain_fork() -> int:
     """`fork` of the C library alone, where this process has one thread: 0 in the new process.
 
-    What Python does after a fork puts right what other threads left behind. Where there are none it is left out: it
-    touches so many pages (each one copied then) that it would double what a fork costs. Where there are some it is
-    needed: one that was waiting for the interpreter's lock would be waited for in the new process for ever.
-    Raises BlockingIOError where the kernel refuses a new process, for now.
-    """
+    What Python does after a fork puts right what other threads left behind. Where there are none it
+    is left out: it touches so many pages (each one copied then) that it would double what a fork
+    costs. Where there are some it is needed: one that was waiting for the interpreter's lock would
+    be waited for in the new process for ever. Raises BlockingIOError where the kernel refuses a new
+    process, for now."""
     try:
         pid = os.fork() if _thread._count() else int(_FORK())
     except OSError as error:
@@ -99,7 +108,8 @@ def plain_fork() -> int:
 
 
 def patient_fork() -> int:
-    """`plain_fork`, tried again while the kernel refuses: whoever has taken all there may be will be ended.
+    """`plain_fork`, tried again while the kernel refuses: whoever has taken all there may be will
+    be ended.
 
     Raises BlockingIOError where it still does after that.
     """
@@ -114,7 +124,8 @@ def patient_fork() -> int:
 
 
 def give_up_privileges() -> None:
-    """No new privileges by any exec; every capability dropped, so that root is a user like others."""
+    """No new privileges by any exec; every capability dropped, so that root is a user like
+    others."""
     _prctl(_NO_NEW_PRIVILEGES, 1)
     if os.geteuid() == 0 and platform.machine() in NUMBERS:
         header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
@@ -123,10 +134,11 @@ def give_up_privileges() -> None:
 
 
 def fix_addresses() -> int:
-    """Have programs this process executes from now on loaded at the same addresses; returns the personality before.
+    """Have programs this process executes from now on loaded at the same addresses; returns the
+    personality before.
 
-    Objects without a hash of their own are ordered by address in sets: the same Program then walks them the same way.
-    """
+    Objects without a hash of their own are ordered by address in sets: the same Program then walks
+    them the same way."""
     before = int(_LIBC.personality(0xFFFFFFFF))
     if before >= 0:
         _LIBC.personality(before | _NO_RANDOM_ADDRESSES)
@@ -155,7 +167,8 @@ _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def tried_virtual_bytes() -> int:
-    """The same where there is no `/proc`: a limit, less the most that can still be mapped under it. To the page.
+    """The same where there is no `/proc`: a limit, less the most that can still be mapped under it.
+    To the page.
 
     What is mapped for this cannot be touched, so that it takes no memory.
     """
@@ -167,7 +180,9 @@ def tried_virtual_bytes() -> int:
     try:
         while too_much - fits > 1:
             pages = (fits + too_much) // 2
-            place = _LIBC.mmap(None, pages * page, 0, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
+            place = _LIBC.mmap(
+                None, pages * page, 0, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0
+            )
             if place == ctypes.c_void_p(-1).value:
                 too_much = pages
             else:

@@ -1,8 +1,9 @@
-"""System-call filters, assembled to BPF and installed with ctypes: lists of what Policies and what agents may call.
+"""System-call filters, assembled to BPF and installed with ctypes: lists of what Policies and what
+agents may call.
 
-A filter is inherited by every thread and child and can never be lifted. Filters add up: the strictest answer wins.
-What neither list names is refused, and what is newer than the table of calls is ENOSYS, as by an older kernel.
-"""
+A filter is inherited by every thread and child and can never be lifted. Filters add up: the
+strictest answer wins. What neither list names is refused, and what is newer than the table of calls
+is ENOSYS, as by an older kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ NOTIFY = 0x7FC00000
 KILL = 0x80000000
 NOTHING = 0x00050000
 """Say that it is done, and do nothing."""
-EPERM, EAGAIN, EINVAL, ENOSYS = (NOTHING | number for number in (errno.EPERM, errno.EAGAIN, errno.EINVAL, errno.ENOSYS))
+EPERM, EAGAIN, EINVAL, ENOSYS = (
+    NOTHING | number for number in (errno.EPERM, errno.EAGAIN, errno.EINVAL, errno.ENOSYS)
+)
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
@@ -38,11 +41,11 @@ Code = list[tuple[int, int, int, int]]
 
 @dataclass(frozen=True)
 class Rule:
-    """What a filter answers to one call: `answer` where argument `argument` is one of `values`, else `otherwise`.
+    """What a filter answers to one call: `answer` where argument `argument` is one of `values`,
+    else `otherwise`.
 
-    `mask` is applied to the low word of the argument before it is compared; without `argument` the answer is `answer`.
-    Without `otherwise` the rules after it are looked at.
-    """
+    `mask` is applied to the low word of the argument before it is compared; without `argument` the
+    answer is `answer`. Without `otherwise` the rules after it are looked at."""
 
     name: str
     answer: int = ALLOW
@@ -56,16 +59,20 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-# Python asks a descriptor whether it is a terminal and sets close-on-exec; no other request has a use in a Policy.
+# Python asks a descriptor whether it is a terminal and sets close-on-exec; no other request has a
+# use in a Policy.
 _IOCTLS = (0x5401, 0x5451, 0x5450, 0x541B, 0x5421)
-# Duplicates and flags only: locks on shared files and signals to a descriptor's owner would be channels.
+# Duplicates and flags only: locks on shared files and signals to a descriptor's owner would be
+# channels.
 _FCNTLS = (0, 1, 2, 3, 4, 1030)
 # Names of threads and memory areas.
 _PRCTLS = (15, 16, 0x53564D41)
-# What allocators say of their own memory. Others move pages of files in and out of the cache all processes share.
+# What allocators say of their own memory. Others move pages of files in and out of the cache all
+# processes share.
 _ADVICE = (0, 1, 2, 4, 8, 14, 15, 16, 17, 102, 103)
 _MAP_LOCKED, _MAP_HUGETLB = 0x2000, 0x40000
-# All that a C library passes for a new thread: glibc, musl. Anything less has descriptors or folders of its own.
+# All that a C library passes for a new thread: glibc, musl. Anything less has descriptors or
+# folders of its own.
 _THREAD = (0x003D0F00, 0x007D0F00)
 _CLONE_THREAD = 0x00010000
 _NEW_NAMESPACES = 0x7E020000
@@ -87,7 +94,8 @@ capget wait4 waitid arch_prctl get_mempolicy
 
 _OF_SELF = _words("getpgid getsid sched_getaffinity sched_getparam sched_getscheduler prlimit64")
 
-# What the fork server needs under its own filter and its children must not have: `child_filter` takes them away.
+# What the fork server needs under its own filter and its children must not have: `child_filter`
+# takes them away.
 _FORK_SERVER = _words(
     "fork vfork kill tgkill prctl sendmsg recvmsg setsid landlock_create_ruleset landlock_add_rule "
     "landlock_restrict_self seccomp chmod fchmod fchmodat"
@@ -96,22 +104,26 @@ _FORK_SERVER = _words(
 _FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
 _FUTEX_WAITS, _FUTEX_WAKES, _FUTEX_MOVES = (0, 9), (1, 10), (3, 4, 5)
 _PRIVATE = Rule("futex", ALLOW, 1, (_FUTEX_PRIVATE,), _FUTEX_PRIVATE, None)
-# The newer calls say in memory, or by other numbers, whether they are private; no C library needs them.
-_NEWER_FUTEXES = [Rule(name, ENOSYS) for name in _words("futex_waitv futex_wait futex_wake futex_requeue")]
+# The newer calls say in memory, or by other numbers, whether they are private; no C library needs
+# them.
+_NEWER_FUTEXES = [
+    Rule(name, ENOSYS) for name in _words("futex_waitv futex_wait futex_wake futex_requeue")
+]
 FUTEXES = [
     _PRIVATE,
     Rule("futex", EAGAIN, 1, _FUTEX_WAITS, _FUTEX_COMMAND, None),
     Rule("futex", NOTHING, 1, _FUTEX_WAKES, _FUTEX_COMMAND, ENOSYS),
     *_NEWER_FUTEXES,
 ]
-"""No waiting on a futex that is not private to the process: one on a page of a file joins all who see the file.
+"""No waiting on a futex that is not private to the process: one on a page of a file joins all who
+see the file.
 
-A wait comes back at once, as it does where the value has changed: joining a thread, which C libraries do so, looks
-again and again until the thread has ended. Nobody can be waiting, so that whatever wakes, the end of a thread among it,
-wakes nobody.
-"""
+A wait comes back at once, as it does where the value has changed: joining a thread, which C
+libraries do so, looks again and again until the thread has ended. Nobody can be waiting, so that
+whatever wakes, the end of a thread among it, wakes nobody. """
 
-# Numbers below zero name the CPU time of a process: here only this one (-6 to -8) or one of its threads.
+# Numbers below zero name the CPU time of a process: here only this one (-6 to -8) or one of its
+# threads.
 _CLOCKS = [
     rule
     for name in _words("clock_gettime clock_getres clock_nanosleep")
@@ -131,7 +143,8 @@ def fork_server_filter() -> bytes:
     rules = [
         *FUTEXES,
         *_CLOCKS,
-        # A new thread is counted by whoever holds the listener; the fork server's own processes are no threads.
+        # A new thread is counted by whoever holds the listener; the fork server's own processes are
+        # no threads.
         Rule("clone", NOTIFY, 0, _THREAD, otherwise=ALLOW),
         Rule("mmap", ALLOW, 3, (0,), _MAP_LOCKED | _MAP_HUGETLB, EINVAL),
         Rule("madvise", ALLOW, 2, _ADVICE, otherwise=EINVAL),
@@ -149,7 +162,8 @@ def fork_server_filter() -> bytes:
 
 
 def child_filter(pid: int) -> bytes:
-    """What an Episode's process gives up on top of its fork server's list: new processes, signals to all but itself."""
+    """What an Episode's process gives up on top of its fork server's list: new processes, signals
+    to all but itself."""
     rules = [Rule(name, EPERM) for name in _FORK_SERVER if name not in ("kill", "tgkill", "prctl")]
     rules += [
         Rule("clone", ALLOW, 0, _THREAD),
@@ -175,7 +189,8 @@ _sysctl afs_syscall create_module epoll_ctl_old epoll_wait_old get_kernel_syms g
 query_module security sysfs tuxcall uselib ustat vserver
 """)
 )
-"""Refused to every agent: doors of the kernel's; who has read what; counters all users share; and calls of old."""
+"""Refused to every agent: doors of the kernel's; who has read what; counters all users share; and
+calls of old."""
 
 AGENT_DENIED_BESIDE = frozenset(
     _words("""
@@ -186,10 +201,11 @@ setpriority ioprio_set
 inotify_init inotify_init1
 """)
 )
-"""Refused on top where an agent has no namespaces: what outlives its Run, what reaches other processes, and watches.
+"""Refused on top where an agent has no namespaces: what outlives its Run, what reaches other
+processes, and watches.
 
-No Landlock refuses to watch a folder that may not be listed: the making of another Run's socket would tell its name.
-"""
+No Landlock refuses to watch a folder that may not be listed: the making of another Run's socket
+would tell its name. """
 
 
 # Calls that give a file a mode, and which argument it is.
@@ -216,7 +232,8 @@ _NO_WAIT = 8
 
 
 def agent_filter(namespaces: bool) -> bytes:
-    """What an agent's processes may call: all but the kernel's doors; without `namespaces` no sockets but Unix ones."""
+    """What an agent's processes may call: all but the kernel's doors; without `namespaces` no
+    sockets but Unix ones."""
     # A file that runs with its owner's rights would be one of the Host's user on the Host's disk.
     bits = (_SETUID, _SETGID, _SETUID | _SETGID)
     rules = [
@@ -238,18 +255,29 @@ def agent_filter(namespaces: bool) -> bytes:
         denied |= AGENT_DENIED_BESIDE
         rules += [Rule(name, ALLOW, 0, (_AF_UNIX,)) for name in ("socket", "socketpair")]
         # Of itself alone: by number they reach every process of the Host's user.
-        of_self = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+        of_self = (
+            "prlimit64",
+            "sched_setaffinity",
+            "sched_setscheduler",
+            "sched_setparam",
+            "sched_setattr",
+        )
         rules += [Rule(name, ALLOW, 0, (0,)) for name in of_self]
-    names = {name for table in NUMBERS.values() for name in table} - denied - {rule.name for rule in rules}
+    names = (
+        {name for table in NUMBERS.values() for name in table}
+        - denied
+        - {rule.name for rule in rules}
+    )
     return assemble([*rules, *(Rule(name) for name in sorted(names))], EPERM)
 
 
 def counted_filter() -> bytes:
-    """What an agent's processes ask whoever keeps them for: a new thread, and a futex that is shared.
+    """What an agent's processes ask whoever keeps them for: a new thread, and a futex that is
+    shared.
 
-    Programs of all kinds wait on one, to join a thread or for a lock of several processes. A new process is not asked
-    for: a signal that comes while it waits for the answer would end the call, and a shell's `a | b` with it. Who makes
-    a thread blocks signals meanwhile, as C libraries do.
+    Programs of all kinds wait on one, to join a thread or for a lock of several processes. A new
+    process is not asked for: a signal that comes while it waits for the answer would end the call,
+    and a shell's `a | b` with it. Who makes a thread blocks signals meanwhile, as C libraries do.
     """
     rules = [
         _PRIVATE,
@@ -261,7 +289,8 @@ def counted_filter() -> bytes:
 
 
 def uncounted_filter() -> bytes:
-    """In its place where the kernel lets nobody be asked, because this machine's own sandbox has a listener."""
+    """In its place where the kernel lets nobody be asked, because this machine's own sandbox has a
+    listener."""
     return assemble(FUTEXES, ALLOW)
 
 
@@ -269,9 +298,17 @@ def assemble(rules: Sequence[Rule], default: int) -> bytes:
     """BPF of `rules` for this machine. Raises IsolationError where the machine has no table."""
     machine = platform.machine()
     if machine not in NUMBERS:
-        raise IsolationError(f"no system-call filter for the machine '{machine}'; there are ones for {sorted(NUMBERS)}")
+        raise IsolationError(
+            f"no system-call filter for the machine '{machine}'; there are ones for "
+            f"{sorted(NUMBERS)}"
+        )
     numbers = NUMBERS[machine]
-    code: Code = [(_LOAD, 0, 0, _ARCH), (_JEQ, 1, 0, _AUDIT[machine]), (_RET, 0, 0, KILL), (_LOAD, 0, 0, _NR)]
+    code: Code = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JEQ, 1, 0, _AUDIT[machine]),
+        (_RET, 0, 0, KILL),
+        (_LOAD, 0, 0, _NR),
+    ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32), (_RET, 0, 0, ENOSYS)]
     for rule in rules:
@@ -310,7 +347,8 @@ class Filter:
         self._places = [at for at in range(4, len(code), 8) if code[at : at + 4] == nobody]
 
     def install(self, pid: int = 0) -> None:
-        """Install it on this process for ever, `pid` where `child_filter(NOBODY)` left a place for it. Raises OSError.
+        """Install it on this process for ever, `pid` where `child_filter(NOBODY)` left a place for
+        it. Raises OSError.
 
         The process must have given up new privileges.
         """
@@ -320,5 +358,6 @@ class Filter:
 
 
 def install(code: bytes) -> None:
-    """Install `code` on this process for ever (it must have given up new privileges). Raises OSError."""
+    """Install `code` on this process for ever (it must have given up new privileges). Raises
+    OSError."""
     seccomp_notify.install(code)

@@ -1,8 +1,9 @@
-"""The kernel asks before it lets a call happen (seccomp's user notification): how to be asked, and how to answer.
+"""The kernel asks before it lets a call happen (seccomp's user notification): how to be asked, and
+how to answer.
 
-A filter answers for each call by its arguments; what it cannot know, how many processes there are, or when a wait has
-to end, its listener does. One file, standard library only: `agent/init.py` has it beside itself in an agent's sandbox.
-"""
+A filter answers for each call by its arguments; what it cannot know, how many processes there are,
+or when a wait has to end, its listener does. One file, standard library only: `agent/init.py` has
+it beside itself in an agent's sandbox."""
 
 from __future__ import annotations
 
@@ -46,16 +47,20 @@ class _Program(ctypes.Structure):
 
 
 def install(code: bytes, *, listening: bool = False) -> int:
-    """Install the filter `code` on this thread for ever; returns its listener, or 0. Raises OSError.
+    """Install the filter `code` on this thread for ever; returns its listener, or 0. Raises
+    OSError.
 
     It must have given up new privileges. EBUSY: what this process runs in is listened to already.
     """
     held = ctypes.create_string_buffer(code, len(code))
     program = ctypes.byref(_Program(len(code) // 8, ctypes.addressof(held)))
     wanted = _NEW_LISTENER if listening else 0
-    # Without SPEC_ALLOW older kernels slow every process with a filter down; the very oldest do not know the flag.
+    # Without SPEC_ALLOW older kernels slow every process with a filter down; the very oldest do not
+    # know the flag.
     for flags in (_SPEC_ALLOW, 0):
-        found = int(_LIBC.syscall(_SECCOMP[platform.machine()], _SET_MODE_FILTER, flags | wanted, program))
+        found = int(
+            _LIBC.syscall(_SECCOMP[platform.machine()], _SET_MODE_FILTER, flags | wanted, program)
+        )
         if found >= 0:
             return found
     error = ctypes.get_errno()
@@ -74,7 +79,8 @@ class Asked:
 
 
 def receive(listener: int) -> Asked | None:
-    """What waits at `listener`, which has to be readable; None where it has been given up meanwhile."""
+    """What waits at `listener`, which has to be readable; None where it has been given up
+    meanwhile."""
     room = bytearray(_ASKED.size)
     try:
         fcntl.ioctl(listener, _RECEIVE, room)
@@ -92,7 +98,8 @@ def answer(listener: int, asked: Asked, error: int = 0) -> None:
 
 
 def threads(number: int) -> int:
-    """How many threads the process of the thread `number` has. Raises OSError where it is gone, or cannot be seen."""
+    """How many threads the process of the thread `number` has. Raises OSError where it is gone, or
+    cannot be seen."""
     return os.stat(f"/proc/{number}/task").st_nlink - 2  # noqa: PTH116 (once per new thread)
 
 
@@ -108,9 +115,8 @@ def tasks(processes: Iterable[int]) -> int:
 def install_and_hand_on(counted: bytes, uncounted: bytes, to: socket.socket) -> None:
     """Install `counted` on this thread and hand its listener to who holds the other end of `to`.
 
-    Where this machine's own sandbox listens already, and so nobody else can, `uncounted` is installed and nothing
-    handed on.
-    """
+    Where this machine's own sandbox listens already, and so nobody else can, `uncounted` is
+    installed and nothing handed on."""
     try:
         listener = install(counted, listening=True)
     except OSError as error:
@@ -123,19 +129,22 @@ def install_and_hand_on(counted: bytes, uncounted: bytes, to: socket.socket) -> 
 
 
 def handed(by: socket.socket) -> int:
-    """The listener of `install_and_hand_on`; -1 where there is none. Waits until the other end is closed or used."""
+    """The listener of `install_and_hand_on`; -1 where there is none. Waits until the other end is
+    closed or used."""
     _, fds, _, _ = socket.recv_fds(by, 1, 1)
     return fds[0] if fds else -1
 
 
 class TaskLimit:
-    """Ends the newest of an agent's processes where they, and their threads, are more than there may be.
+    """Ends the newest of an agent's processes where they, and their threads, are more than there
+    may be.
 
     It looks some times a second: for that long there may be more. The first process is never ended.
     """
 
     def __init__(self, most: int, processes: Callable[[], Sequence[int]]) -> None:
-        """`processes`: their numbers, the oldest first; none where there is no need to look closer."""
+        """`processes`: their numbers, the oldest first; none where there is no need to look
+        closer."""
         self._most = most
         self._processes = processes
 
@@ -152,7 +161,8 @@ class TaskLimit:
     def look(self) -> None:
         found = [(number, tasks([number])) for number in self._processes()]
         total = sum(count for _, count in found)
-        # What has ended and is not taken off yet still counts, and being the newest it is what is ended again.
+        # What has ended and is not taken off yet still counts, and being the newest it is what is
+        # ended again.
         for number, count in reversed(found[1:]):
             if total <= self._most:
                 return
@@ -162,11 +172,12 @@ class TaskLimit:
 
 
 class Listener:
-    """Answers for an agent's processes: how many threads there may be, and when a wait on a shared futex is over.
+    """Answers for an agent's processes: how many threads there may be, and when a wait on a shared
+    futex is over.
 
-    Shared futexes on files join all who see the file, so that nobody is let wait on one: each wait ends after some
-    milliseconds, as if the value had changed, and whoever waits for something looks again and waits on.
-    """
+    Shared futexes on files join all who see the file, so that nobody is let wait on one: each wait
+    ends after some milliseconds, as if the value had changed, and whoever waits for something looks
+    again and waits on."""
 
     def __init__(self, listener: int, most: int, count: Callable[[], int]) -> None:
         """`most` processes and threads at once by `count`; 0: as many as they like."""
@@ -209,7 +220,8 @@ class Listener:
     def _has_room(self) -> bool:
         if not self._most:
             return True
-        # What was let go on since the last count is in it, whether it has begun or not: only what ended is missing.
+        # What was let go on since the last count is in it, whether it has begun or not: only what
+        # ended is missing.
         self._known += 1
         if self._known > self._most:
             self._known = self._count() + 1
@@ -218,7 +230,11 @@ class Listener:
     def _wait(self, asked: Asked) -> None:
         now = time.monotonic()
         before, until = self._waited.get(asked.thread, (0.0, 0.0))
-        seconds = min(2 * before, _LONGEST_WAIT) if now - until < _LONGEST_WAIT and before else _FIRST_WAIT
+        seconds = (
+            min(2 * before, _LONGEST_WAIT)
+            if now - until < _LONGEST_WAIT and before
+            else _FIRST_WAIT
+        )
         left = _left(asked)
         over = left is not None and left <= seconds
         if left is not None and over:

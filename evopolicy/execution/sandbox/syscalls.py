@@ -1,4 +1,5 @@
-"""Numbers of every system call, for x86_64 and aarch64. Source: the kernel's asm/unistd headers, up to Linux 6.18."""
+"""Numbers of every system call, for x86_64 and aarch64. Source: the kernel's asm/unistd headers, up
+to Linux 6.18."""
 
 from __future__ import annotations
 
@@ -69,10 +70,12 @@ file_getattr 468 468, file_setattr 469 469
 """
 
 LAST = 469
-"""The newest call the table knows; a filter answers ENOSYS above it, so that a C library falls back."""
+"""The newest call the table knows; a filter answers ENOSYS above it, so that a C library falls
+back."""
 
 NUMBERS: dict[str, dict[str, int]] = {"x86_64": {}, "aarch64": {}}
-"""Machine (as `platform.machine()` says it) -> name -> number; a call a machine does not have is left out."""
+"""Machine (as `platform.machine()` says it) -> name -> number; a call a machine does not have is
+left out."""
 
 for _entry in _TABLE.replace("\n", " ").split(","):
     _name, _x86, _arm = _entry.split()

@@ -1,4 +1,5 @@
-"""Observations and Actions as bytes, by their spaces: arrays as they lie in memory, everything else as MessagePack."""
+"""Observations and Actions as bytes, by their spaces: arrays as they lie in memory, everything else
+as MessagePack."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ import numpy as np
 
 from evopolicy.kernel import wire
 from evopolicy.kernel.errors import InvalidAction
-from evopolicy.kernel.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple, cast_action
+from evopolicy.kernel.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Text,
+    Tuple,
+    cast_action,
+)
 
 # Below this an array is copied behind its head in one piece; above it is sent from where it lies.
 _SMALL = 1 << 13
@@ -25,7 +36,7 @@ class ObservationRefused(Exception):
     """What an Environment gave is no member of its observation space."""
 
 
-# --- observations ------------------------------------------------------------------------------------------------
+# --- observations ---------------------------------------------------------------------------------
 
 
 def observation_encoder(space: Space) -> Callable[[Any], Encoded]:
@@ -56,7 +67,9 @@ def _as_member(observation: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -
     except (TypeError, ValueError, OverflowError) as error:
         raise ObservationRefused(f"an observation is not an array of {dtype}: {error}") from None
     if array.shape != shape:
-        raise ObservationRefused(f"an observation has the shape {array.shape}, its space says {shape}")
+        raise ObservationRefused(
+            f"an observation has the shape {array.shape}, its space says {shape}"
+        )
     return array
 
 
@@ -86,7 +99,8 @@ def _member(value: Any, key: Any) -> Any:
 
 
 def observation_decoder(space: Space) -> Callable[[memoryview], Any]:
-    """A function from a frame's body to what `act` is given: writable arrays, int, str, dict, tuple by the space."""
+    """A function from a frame's body to what `act` is given: writable arrays, int, str, dict, tuple
+    by the space."""
     if isinstance(space, Box | MultiDiscrete | MultiBinary):
         dtype, shape = space.dtype, space.shape
         start = len(wire.array_prefix(dtype, shape))
@@ -107,19 +121,22 @@ def _restorer(space: Space) -> Callable[[Any], Any]:
             return lambda value: {key: part(value[key]) for key, part in parts.items()}
         case Tuple():
             ordered = [_restorer(inner) for inner in space.spaces]
-            return lambda value: tuple(part(member) for part, member in zip(ordered, value, strict=True))
+            return lambda value: tuple(
+                part(member) for part, member in zip(ordered, value, strict=True)
+            )
         case _:
             return lambda value: value
 
 
-# --- Actions -----------------------------------------------------------------------------------------------------
+# --- Actions --------------------------------------------------------------------------------------
 
 
 def encode_action(action: Any, largest: int) -> bytes:
-    """Any natural Python or NumPy spelling, as it is. Raises InvalidAction for others and above `largest` bytes.
+    """Any natural Python or NumPy spelling, as it is. Raises InvalidAction for others and above
+    `largest` bytes.
 
-    What is no array or number is copied first, counted as it is read: nothing an object says of itself is believed.
-    """
+    What is no array or number is copied first, counted as it is read: nothing an object says of
+    itself is believed."""
     kind = type(action)
     if kind is np.ndarray and action.nbytes <= largest:
         try:
@@ -198,14 +215,18 @@ def _key(key: Any) -> str:
 
 
 def _converted(value: Any, depth: int, left: list[int]) -> Any:
-    """What offers itself as an array (`__array__`) is taken at its word; the result is checked like any other."""
+    """What offers itself as an array (`__array__`) is taken at its word; the result is checked like
+    any other."""
     if not hasattr(value, "__array__"):
-        raise InvalidAction(f"expected numbers, lists, arrays, text or a dict, found {type(value).__name__}")
+        raise InvalidAction(
+            f"expected numbers, lists, arrays, text or a dict, found {type(value).__name__}"
+        )
     return _spelled_array(np.asarray(value), depth + 1, left)
 
 
 def action_reader(space: Space, *, clip: bool) -> Callable[[bytes], tuple[Any, bool]]:
-    """A function from a frame's body to (member of `space`, clipped). It raises InvalidAction and WireError."""
+    """A function from a frame's body to (member of `space`, clipped). It raises InvalidAction and
+    WireError."""
 
     def read(body: bytes) -> tuple[Any, bool]:
         return cast_action(space, wire.decode(body), clip=clip)
@@ -217,7 +238,9 @@ def action_reader(space: Space, *, clip: bool) -> Callable[[bytes], tuple[Any, b
     return read
 
 
-def _discrete_reader(space: Discrete, general: Callable[[bytes], Any]) -> Callable[[bytes], tuple[Any, bool]]:
+def _discrete_reader(
+    space: Discrete, general: Callable[[bytes], Any]
+) -> Callable[[bytes], tuple[Any, bool]]:
     first, last = space.start, space.start + space.n - 1
 
     def read(body: bytes) -> tuple[Any, bool]:
@@ -229,7 +252,8 @@ def _discrete_reader(space: Discrete, general: Callable[[bytes], Any]) -> Callab
 
 
 def _box_reader(space: Box, general: Callable[[bytes], Any]) -> Callable[[bytes], tuple[Any, bool]]:
-    """The usual Action, an array of the space's dtype or float64 inside finite bounds, is checked in three calls."""
+    """The usual Action, an array of the space's dtype or float64 inside finite bounds, is checked
+    in three calls."""
     wanted, shape, low, high = space.dtype, space.shape, space.low, space.high
     usual = bool(np.isfinite(low).all() and np.isfinite(high).all())
     kinds = {wanted, np.dtype(np.float64)} if usual else set()
@@ -243,7 +267,9 @@ def _box_reader(space: Box, general: Callable[[bytes], Any]) -> Callable[[bytes]
     few = size <= _FEW
 
     def inside(array: Any) -> bool:
-        if few:  # On a few numbers Python is faster than two comparisons of arrays. NaN is inside of nothing.
+        # On a few numbers Python is faster than two comparisons of arrays. NaN is inside of
+        # nothing.
+        if few:
             numbers = array.tolist()
             return all(map(le, lows, numbers)) and all(map(le, numbers, highs))
         array = array.reshape(shape)

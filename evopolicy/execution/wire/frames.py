@@ -1,7 +1,8 @@
-"""Frames between a worker and an Episode's process: a head (length, number, kind) and a MessagePack body.
+"""Frames between a worker and an Episode's process: a head (length, number, kind) and a MessagePack
+body.
 
-The worker asks with a numbered frame and the process answers with the same number: anything else is no answer.
-"""
+The worker asks with a numbered frame and the process answers with the same number: anything else is
+no answer."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ EXIT_WIRE = 98
 """Exit code of a process whose wire is closed or broken."""
 
 _CHUNK = 1 << 18
-# Every page a fresh process touches costs more than what it is touched for: its buffer grows when it has to.
+# Every page a fresh process touches costs more than what it is touched for: its buffer grows when
+# it has to.
 _FIRST = 1 << 12
 _JOIN = 1 << 13
 
@@ -39,11 +41,13 @@ def pack(number: int, kind: int, body: bytes = b"") -> bytes:
 
 
 class Wire:
-    """The worker's end: never blocks, holds what did not fit, refuses what is larger than `limit` bytes."""
+    """The worker's end: never blocks, holds what did not fit, refuses what is larger than `limit`
+    bytes."""
 
     __slots__ = ("_held", "_limit", "_needed", "_unsent", "sock")
 
-    # One worker is one thread and reads one frame at a time: all its wires share the buffer they read into.
+    # One worker is one thread and reads one frame at a time: all its wires share the buffer they
+    # read into.
     _buffer = bytearray(_CHUNK)
     _view = memoryview(_buffer)
 
@@ -57,11 +61,15 @@ class Wire:
 
     @property
     def blocked(self) -> bool:
-        """Whether bytes wait for the process to read: call `flush` when the socket can be written."""
+        """Whether bytes wait for the process to read: call `flush` when the socket can be
+        written."""
         return bool(self._unsent)
 
-    def send(self, number: int, kind: int, body: bytes = b"", tail: memoryview | None = None) -> bool:
-        """Send one frame of `body` and then `tail`, or hold what does not fit: False, call `flush` when it can be sent.
+    def send(
+        self, number: int, kind: int, body: bytes = b"", tail: memoryview | None = None
+    ) -> bool:
+        """Send one frame of `body` and then `tail`, or hold what does not fit: False, call `flush`
+        when it can be sent.
 
         A process that is gone is noticed by `receive`.
         """
@@ -95,7 +103,8 @@ class Wire:
             self._unsent.clear()
 
     def receive(self) -> Frame | None:
-        """The next frame, None while it is not all there. Raises EOFError once the process is gone, or WireError."""
+        """The next frame, None while it is not all there. Raises EOFError once the process is gone,
+        or WireError."""
         try:
             count = self.sock.recv_into(self._buffer)
         except BlockingIOError:
@@ -127,7 +136,8 @@ class Wire:
 
 
 class ChildWire:
-    """The process's end: blocking, by plain reads and writes, since a Policy may call nothing of sockets."""
+    """The process's end: blocking, by plain reads and writes, since a Policy may call nothing of
+    sockets."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -135,7 +145,8 @@ class ChildWire:
         self._view = memoryview(self._buffer)
 
     def receive(self) -> tuple[int, int, memoryview]:
-        """(number, kind, body); the body is valid until the next call. Ends the process when the worker is gone."""
+        """(number, kind, body); the body is valid until the next call. Ends the process when the
+        worker is gone."""
         have = os.readv(self.fd, (self._buffer,))
         while have < HEAD.size:
             have += self._read(self._view[have:])

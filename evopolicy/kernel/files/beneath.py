@@ -1,10 +1,10 @@
-"""Work in a folder that somebody else writes to: by descriptors, one name at a time, and no link is ever followed.
+"""Work in a folder that somebody else writes to: by descriptors, one name at a time, and no link is
+ever followed.
 
-An agent, a Policy, or a process either has left behind, may put a link, a folder or a pipe under any name, and put it
-there between two steps of the Host. So nothing here takes a path below such a folder: each step is by one name in a
-folder that is open already, what is made gets a name nobody can foresee, and only regular files are read.
-Every function raises OSError.
-"""
+An agent, a Policy, or a process either has left behind, may put a link, a folder or a pipe under
+any name, and put it there between two steps of the Host. So nothing here takes a path below such a
+folder: each step is by one name in a folder that is open already, what is made gets a name nobody
+can foresee, and only regular files are read. Every function raises OSError."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _READ = 1 << 20
 
 @contextmanager
 def opened(folder: Path, parts: Sequence[str] = (), *, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder at `parts` below `folder`; with `make`, whatever else is on the way is removed.
+    """A descriptor of the folder at `parts` below `folder`; with `make`, whatever else is on the
+    way is removed.
 
     `folder` itself is no link either; the path that leads to it is the Host's own.
     """
@@ -81,7 +82,8 @@ def entered(name: str, fd: int | None) -> int:
 
 
 def own_folder(name: str, fd: int) -> int:
-    """A descriptor of the real folder `name`, made where there is none. What else lies in its place is removed."""
+    """A descriptor of the real folder `name`, made where there is none. What else lies in its place
+    is removed."""
     if not is_folder(name, fd):
         remove(name, fd)
         os.mkdir(name, _OWNERS, dir_fd=fd)
@@ -89,21 +91,25 @@ def own_folder(name: str, fd: int) -> int:
 
 
 def unlock(name: str, fd: int | None, mode: int) -> None:
-    """Give `name`, a folder or a file without a second name, the mode `mode`, although it cannot be opened yet."""
+    """Give `name`, a folder or a file without a second name, the mode `mode`, although it cannot be
+    opened yet."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1):
             if _HANDLES.is_dir():
                 (_HANDLES / str(handle)).chmod(mode)  # the very thing that was looked at
-            else:  # A Policies' sandbox has no process table; what is removed in it has nobody left who changes it.
+            # A Policies' sandbox has no process table; what is removed in it has nobody left who
+            # changes it.
+            else:
                 os.chmod(name, mode, dir_fd=fd)
     finally:
         os.close(handle)
 
 
 def reading(name: str, fd: int) -> FileIO:
-    """The regular file `name`, to be read. Raises OSError (EINVAL) where it is none: a link, a pipe, a device."""
+    """The regular file `name`, to be read. Raises OSError (EINVAL) where it is none: a link, a
+    pipe, a device."""
     handle = os.open(name, _FILE, dir_fd=fd)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -112,7 +118,8 @@ def reading(name: str, fd: int) -> FileIO:
 
 
 def first_bytes(file: FileIO, most: int) -> bytes:
-    """At most `most` bytes, from where the file is: one read of a file gives no more than 2 GiB, and may give less."""
+    """At most `most` bytes, from where the file is: one read of a file gives no more than 2 GiB,
+    and may give less."""
     parts: list[bytes] = []
     while most > 0 and (data := file.read(min(most, _READ))):
         parts.append(data)
@@ -122,7 +129,8 @@ def first_bytes(file: FileIO, most: int) -> bytes:
 
 @contextmanager
 def replacing(name: str, fd: int, mode: int) -> Iterator[BinaryIO]:
-    """A new file to write, which takes the place of `name` when the block ends, whole, or not at all."""
+    """A new file to write, which takes the place of `name` when the block ends, whole, or not at
+    all."""
     staging = f".{secrets.token_hex(16)}"
     handle = os.open(staging, _NEW, 0o600, dir_fd=fd)
     try:
@@ -146,7 +154,8 @@ def write(name: str, fd: int, content: bytes, mode: int) -> None:
 
 
 def move_in(path: Path, name: str, fd: int) -> None:
-    """Move what the Host has made at `path`, on the same disk, to `name`, where nothing may be, or a file."""
+    """Move what the Host has made at `path`, on the same disk, to `name`, where nothing may be, or
+    a file."""
     os.rename(path, name, dst_dir_fd=fd)
 
 
@@ -157,11 +166,12 @@ def names_in(fd: int) -> Iterator[tuple[str, bool]]:
             yield entry.name, entry.is_dir(follow_symlinks=False)
 
 
-# --- removing --------------------------------------------------------------------------------------------------------
+# --- removing -------------------------------------------------------------------------------------
 
 
 def remove(name: str, fd: int) -> None:
-    """Remove what is at `name`: a file, a link, a tree however deep it is and whatever its folders' modes are."""
+    """Remove what is at `name`: a file, a link, a tree however deep it is and whatever its folders'
+    modes are."""
     if is_folder(name, fd):
         _empty(entered(name, fd))
         os.rmdir(name, dir_fd=fd)
@@ -171,10 +181,13 @@ def remove(name: str, fd: int) -> None:
 
 
 def _empty(fd: int) -> None:
-    """Closes `fd`, an open folder, once it holds nothing. Each step is by one name: no path is too long for it."""
+    """Closes `fd`, an open folder, once it holds nothing. Each step is by one name: no path is too
+    long for it."""
     way: list[tuple[str, tuple[int, int]]] = []
     """Names of the folders that were entered, and which folder each was seen in."""
-    waiting: list[list[str]] = [[]]  # For each level folders in it that were seen and not entered yet.
+    waiting: list[list[str]] = [
+        []
+    ]  # For each level folders in it that were seen and not entered yet.
     try:
         while True:
             waiting[-1] = waiting[-1] or _unlink_some(fd)
@@ -207,7 +220,8 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 def _unlink_some(fd: int) -> list[str]:
-    """Removes files and empty folders until there are others: some of their names, none where nothing is left.
+    """Removes files and empty folders until there are others: some of their names, none where
+    nothing is left.
 
     In parts: a folder may hold a million names.
     """

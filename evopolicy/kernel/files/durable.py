@@ -1,8 +1,8 @@
-"""Writing that lasts: whole or not at all, and on disk together with the folder entry that leads to it.
+"""Writing that lasts: whole or not at all, and on disk together with the folder entry that leads to
+it.
 
-Whatever the journal, or another file of a record, refers to is made by these functions: after a loss of power the name
-is there, and what it names is complete.
-"""
+Whatever the journal, or another file of a record, refers to is made by these functions: after a
+loss of power the name is there, and what it names is complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`, whole or not at all. Its folder is made where it is not there. Raises OSError."""
+    """Replace `path` by `content`, whole or not at all. Its folder is made where it is not there.
+    Raises OSError."""
     make_folder(path.parent)
     staging = path.with_name(f".{path.name}.staging")
     try:
@@ -34,7 +35,8 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Have the folder `path` there, and every folder above it, each of them durable. Raises OSError."""
+    """Have the folder `path` there, and every folder above it, each of them durable. Raises
+    OSError."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -47,7 +49,8 @@ def make_folder(path: Path) -> None:
 
 
 def move_durably(source: Path, target: Path) -> None:
-    """Rename `source`, whose content is on disk already, to `target` in a folder that is there. Raises OSError."""
+    """Rename `source`, whose content is on disk already, to `target` in a folder that is there.
+    Raises OSError."""
     source.rename(target)
     sync_folder(target.parent)
     if source.parent != target.parent:
@@ -55,14 +58,16 @@ def move_durably(source: Path, target: Path) -> None:
 
 
 def link_durably(link: Path, to: str) -> None:
-    """Make the symbolic link `link` to `to`; its folder is made where it is not there. Raises OSError."""
+    """Make the symbolic link `link` to `to`; its folder is made where it is not there. Raises
+    OSError."""
     make_folder(link.parent)
     link.symlink_to(to)
     sync_folder(link.parent)
 
 
 def sync_tree(folder: Path) -> None:
-    """Make everything below `folder` durable, and its own entry; links are not followed. Raises OSError."""
+    """Make everything below `folder` durable, and its own entry; links are not followed. Raises
+    OSError."""
     for root, _, names in os.walk(folder):
         for name in names:
             path = Path(root, name)
@@ -77,7 +82,8 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the entries of `folder` durable: what was made in it, renamed or removed. Raises OSError."""
+    """Make the entries of `folder` durable: what was made in it, renamed or removed. Raises
+    OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -86,6 +92,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_lock(path: Path) -> FileIO:
-    """The lock file at `path`, made where it is not there; a link is not followed. Raises OSError."""
+    """The lock file at `path`, made where it is not there; a link is not followed. Raises
+    OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return FileIO(os.open(path, flags, 0o666), "r+")

@@ -1,4 +1,5 @@
-"""Temporary folders that do not outlive their Host for long: each has a locked file, the next start sweeps the rest."""
+"""Temporary folders that do not outlive their Host for long: each has a locked file, the next start
+sweeps the rest."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ _PREFIX = "evopolicy-"
 
 
 class HeldFolder:
-    """A fresh private folder, removed by `close`; a killed Host's is removed by the next one that is made."""
+    """A fresh private folder, removed by `close`; a killed Host's is removed by the next one that
+    is made."""
 
     def __init__(self, purpose: str) -> None:
-        """`purpose`: a word for a person who lists temporary folders. Raises ExecutionError where none can be made."""
+        """`purpose`: a word for a person who lists temporary folders. Raises ExecutionError where
+        none can be made."""
         root = Path(tempfile.gettempdir())
         try:
             sweep(root)
@@ -30,7 +33,8 @@ class HeldFolder:
             self.path.mkdir(mode=0o700)
         except OSError as error:
             raise ExecutionError(
-                f"no temporary folder can be made in {root}: {error.strerror}; set TMPDIR to one that can be written"
+                f"no temporary folder can be made in {root}: {error.strerror}; set TMPDIR to one "
+                "that can be written"
             ) from error
 
     def __enter__(self) -> Path:
@@ -80,7 +84,8 @@ def sweep(root: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a tree, however deep it is and whatever its folders' modes are; what cannot be is left for the next sweep.
+    """Remove a tree, however deep it is and whatever its folders' modes are; what cannot be is left
+    for the next sweep.
 
     Whoever may be changing it meanwhile, nothing outside it is touched.
     """

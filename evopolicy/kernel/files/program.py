@@ -1,4 +1,5 @@
-"""Programs: immutable, content-addressed snapshots of a source tree with `policy.py` at its root."""
+"""Programs: immutable, content-addressed snapshots of a source tree with `policy.py` at its
+root."""
 
 from __future__ import annotations
 
@@ -28,11 +29,13 @@ MAX_FILE_BYTES = 16 * 2**20
 MAX_TREE_BYTES = 64 * 2**20
 MAX_FOLDERS = 3 * MAX_FILES
 MAX_NAMES = 20 * MAX_FILES
-"""Names looked at in all, with those that are left out: a folder of millions is refused before it is listed."""
+"""Names looked at in all, with those that are left out: a folder of millions is refused before it
+is listed."""
 _DOMAIN = b"evopolicy/program/1"
 _LEFT_OUT = {".git", "__pycache__"}
-# (read, written), seconds since 1970. A file read at a time to come is not marked as read again by the usual kind of
-# mount (relatime): otherwise the Episodes of a Program could tell each other something by what they read of it.
+# (read, written), seconds since 1970. A file read at a time to come is not marked as read again by
+# the usual kind of mount (relatime): otherwise the Episodes of a Program could tell each other
+# something by what they read of it.
 _TIMES = (4_102_444_800, 315_532_800)
 _RESERVED = set('<>:"|?*')
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -58,10 +61,11 @@ class Program:
 
 
 def capture(folder: Path, beneath: Path | None = None) -> Program:
-    """Snapshot the tree at `folder`. Raises ProgramError, naming path and rule, for what a Program may not hold.
+    """Snapshot the tree at `folder`. Raises ProgramError, naming path and rule, for what a Program
+    may not hold.
 
-    With `beneath`, `folder` is relative to it and no link on the way from there is followed: an agent named it.
-    """
+    With `beneath`, `folder` is relative to it and no link on the way from there is followed: an
+    agent named it."""
     name = _shown(folder.as_posix() if beneath is not None else folder.name or ".")
     try:
         with _open_folder(folder, beneath) as handle:
@@ -86,7 +90,8 @@ def _unreadable(error: OSError) -> str:
 
 @contextmanager
 def _open_folder(folder: Path, beneath: Path | None) -> Iterator[int]:
-    """A descriptor of `folder`, opened part by part from `beneath` so that no part can be a link."""
+    """A descriptor of `folder`, opened part by part from `beneath` so that no part can be a
+    link."""
     top = os.O_RDONLY | os.O_DIRECTORY if beneath is None else _FOLDER
     handles = [os.open(folder if beneath is None else beneath, top)]
     try:
@@ -104,7 +109,8 @@ class _Reading:
 
     title: str
     stored: bool
-    """Whether it was captured before, by the rules of its day: its digest tells that it is what it was."""
+    """Whether it was captured before, by the rules of its day: its digest tells that it is what it
+    was."""
     files: dict[str, bytes] = field(default_factory=dict)
     folded: dict[str, str] = field(default_factory=dict)
     names: int = 0
@@ -118,7 +124,9 @@ class _Reading:
             for entry in entries:
                 self.names += 1
                 if self.names > MAX_NAMES:
-                    raise ProgramError(f"{self.title}: holds more than {MAX_NAMES} names; make it smaller")
+                    raise ProgramError(
+                        f"{self.title}: holds more than {MAX_NAMES} names; make it smaller"
+                    )
                 if entry.name not in _LEFT_OUT and not entry.name.endswith(".pyc"):
                     names.append(entry.name)
         return sorted(names)
@@ -126,7 +134,9 @@ class _Reading:
     def enter(self) -> None:
         self.folders += 1
         if self.folders > MAX_FOLDERS:
-            raise ProgramError(f"{self.title}: holds more than {MAX_FOLDERS} folders; make it smaller")
+            raise ProgramError(
+                f"{self.title}: holds more than {MAX_FOLDERS} folders; make it smaller"
+            )
 
     def keep(self, path: str, content: bytes) -> None:
         self.files[path] = content
@@ -134,11 +144,14 @@ class _Reading:
         if len(self.files) > MAX_FILES:
             raise ProgramError(f"{self.title}: holds more than {MAX_FILES} files; make it smaller")
         if self.size > MAX_TREE_BYTES:
-            raise ProgramError(f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller")
+            raise ProgramError(
+                f"{path}: the Program exceeds {MAX_TREE_BYTES // 2**20} MiB in all; make it smaller"
+            )
 
 
 def _read_tree(tree: int, title: str, *, stored: bool = False) -> dict[str, bytes]:
-    """Contents by relative path, sorted. Walks by descriptors: no link put in a folder's place is ever followed."""
+    """Contents by relative path, sorted. Walks by descriptors: no link put in a folder's place is
+    ever followed."""
     reading = _Reading(title, stored)
     _walk(reading, tree, "")
     return dict(sorted(reading.files.items()))
@@ -150,7 +163,10 @@ def _walk(reading: _Reading, handle: int, prefix: str) -> None:
         path = prefix + name
         _check_name(path, name)
         if not reading.stored and (character := misleading(name)):
-            raise ProgramError(f"{_shown(path)}: the name may be taken for another one, by its {character}; rename it")
+            raise ProgramError(
+                f"{_shown(path)}: the name may be taken for another one, by its {character}; "
+                "rename it"
+            )
         if (other := reading.folded.setdefault(path.casefold(), path)) != path:
             raise ProgramError(f"{path}: differs from {other} only in case; rename one")
         try:
@@ -165,8 +181,13 @@ def _walk(reading: _Reading, handle: int, prefix: str) -> None:
                 os.close(inner)
         except OSError as error:
             # It was listed a moment ago: gone, or another kind of thing by now.
-            changed = isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in _OTHER_KIND
-            raise ProgramError(f"{_shown(path)}: {_CHANGED if changed else _unreadable(error)}") from None
+            changed = (
+                isinstance(error, FileNotFoundError | NotADirectoryError)
+                or error.errno in _OTHER_KIND
+            )
+            raise ProgramError(
+                f"{_shown(path)}: {_CHANGED if changed else _unreadable(error)}"
+            ) from None
 
 
 def _is_folder(handle: int, path: str, name: str) -> bool:
@@ -178,7 +199,9 @@ def _is_folder(handle: int, path: str, name: str) -> bool:
         kind, remedy = "a special file", "remove it"
         if stat.S_ISLNK(mode):
             kind, remedy = "a symlink", "put a copy of what it leads to in its place"
-        raise ProgramError(f"{_shown(path)}: is {kind}; a Program holds regular files only: {remedy}")
+        raise ProgramError(
+            f"{_shown(path)}: is {kind}; a Program holds regular files only: {remedy}"
+        )
     return False
 
 
@@ -189,18 +212,29 @@ def _check_name(path: str, name: str) -> None:
         raise ProgramError(f"{_shown(path)}: the name is not UTF-8; rename it") from None
     if unicodedata.normalize("NFC", name) != name:
         raise ProgramError(f"{_shown(path)}: the name is not in Unicode form NFC; rename it")
-    if any(c == "\\" or unicodedata.category(c) == "Cc" or c in _RESERVED for c in name) or name.endswith((" ", ".")):
-        raise ProgramError(f"{_shown(path)}: the name is not portable (backslash, control or reserved character)")
+    if any(
+        c == "\\" or unicodedata.category(c) == "Cc" or c in _RESERVED for c in name
+    ) or name.endswith((" ", ".")):
+        raise ProgramError(
+            f"{_shown(path)}: the name is not portable (backslash, control or reserved character)"
+        )
     if len(path) > 240:
-        raise ProgramError(f"{_shown(path[:60])}...: the path is longer than 240 characters; shorten it")
+        raise ProgramError(
+            f"{_shown(path[:60])}...: the path is longer than 240 characters; shorten it"
+        )
 
 
 def _shown(path: str) -> str:
-    return path.encode("unicode_escape", "surrogatepass").decode("ascii", "replace") if misleading(path) else path
+    return (
+        path.encode("unicode_escape", "surrogatepass").decode("ascii", "replace")
+        if misleading(path)
+        else path
+    )
 
 
 def _read_file(handle: int, path: str, name: str) -> bytes:
-    """The bytes of a regular file, opened without following a link that took its place meanwhile."""
+    """The bytes of a regular file, opened without following a link that took its place
+    meanwhile."""
     with beneath.reading(name, handle) as file:
         content = beneath.first_bytes(file, MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
@@ -231,8 +265,8 @@ class ProgramStore:
     def put(self, program: Program, *, durable: bool = True) -> Path:
         """Store `program` and return its folder. Two Hosts may do so at once.
 
-        Not `durable`: for a store that is thrown away. Waiting for the disk costs a thousand files half a minute.
-        """
+        Not `durable`: for a store that is thrown away. Waiting for the disk costs a thousand files
+        half a minute."""
         target = self.folder(program.digest)
         if target.is_dir():
             return target
@@ -251,31 +285,38 @@ class ProgramStore:
         return target
 
     def get(self, digest: str) -> Program:
-        """The stored Program. Raises RecordError where it is missing or no longer has its digest."""
+        """The stored Program. Raises RecordError where it is missing or no longer has its
+        digest."""
         folder = self.folder(digest)
         if not folder.is_dir():
             raise RecordError(
-                f"Program {digest[:12]} is not in {self.root.name}/; restore it from where the Run was made"
+                f"Program {digest[:12]} is not in {self.root.name}/; restore it from where the "
+                "Run was made"
             )
         try:
             with _open_folder(folder, None) as handle:
                 files = _read_tree(handle, folder.name, stored=True)
         except (ProgramError, OSError) as error:
-            raise RecordError(f"Program {digest[:12]} cannot be read ({error}); restore it") from None
+            raise RecordError(
+                f"Program {digest[:12]} cannot be read ({error}); restore it"
+            ) from None
         if _digest(files) != digest:
             raise RecordError(f"Program {digest[:12]} was changed after it was stored; restore it")
         return Program(digest, files)
 
 
 def archived(folder: Path, digest: str) -> Program | None:
-    """The Program `digest` as the Run in `folder` keeps it; None where its files are not there any more.
+    """The Program `digest` as the Run in `folder` keeps it; None where its files are not there any
+    more.
 
-    A link under its name is followed to a store of Programs alone, and only to files that have the digest. Files that
-    lie in the Run's folder itself may be others (a download leaves secrets out): the Program's own digest says so.
-    Raises RecordError for what is no digest, a link to anything else, and what is no Program.
-    """
+    A link under its name is followed to a store of Programs alone, and only to files that have the
+    digest. Files that lie in the Run's folder itself may be others (a download leaves secrets out):
+    the Program's own digest says so. Raises RecordError for what is no digest, a link to anything
+    else, and what is no Program."""
     if not _DIGEST.fullmatch(digest):
-        raise RecordError(f"{folder}: '{_shown(digest[:70])}' is not a Program's digest (64 hexadecimal digits)")
+        raise RecordError(
+            f"{folder}: '{_shown(digest[:70])}' is not a Program's digest (64 hexadecimal digits)"
+        )
     stored = folder / "programs" / digest
     try:
         with _open_folder(Path("programs"), folder) as programs:
@@ -284,7 +325,9 @@ def archived(folder: Path, digest: str) -> Program | None:
                 "programs", digest[:2], digest,
             ):  # fmt: skip
                 raise RecordError(f"{stored}: is a link, and not to a store of Programs; remove it")
-            handle = os.open(digest, (_FOLDER & ~os.O_NOFOLLOW) if linked else _FOLDER, dir_fd=programs)
+            handle = os.open(
+                digest, (_FOLDER & ~os.O_NOFOLLOW) if linked else _FOLDER, dir_fd=programs
+            )
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -297,7 +340,10 @@ def archived(folder: Path, digest: str) -> Program | None:
         os.close(handle)
     program = Program(_digest(files), files)
     if linked and program.digest != digest:
-        raise RecordError(f"{stored}: the files it leads to are not those of its digest; restore them or remove it")
+        raise RecordError(
+            f"{stored}: the files it leads to are not those of its digest; restore them or remove "
+            "it"
+        )
     return program
 
 
@@ -317,7 +363,12 @@ def _write_tree(folder: Path, files: Mapping[str, bytes], *, durable: bool) -> N
                 os.fsync(file.fileno())
         target.chmod(0o444)
         os.utime(target, _TIMES)
-    inner = {parent for path in files for parent in (folder / path).parents if parent.is_relative_to(folder)}
+    inner = {
+        parent
+        for path in files
+        for parent in (folder / path).parents
+        if parent.is_relative_to(folder)
+    }
     for inner_folder in sorted(inner, reverse=True):
         if durable:
             sync_folder(inner_folder)
@@ -326,7 +377,8 @@ def _write_tree(folder: Path, files: Mapping[str, bytes], *, durable: bool) -> N
 
 
 def link_program(folder: Path, store: ProgramStore, digest: str) -> None:
-    """Link a stored Program from a Run's `programs/`, relative, so that the output folder can be moved."""
+    """Link a stored Program from a Run's `programs/`, relative, so that the output folder can be
+    moved."""
     link = folder / "programs" / digest
     if link.is_symlink() or link.exists():
         return
@@ -357,5 +409,6 @@ def diff(before: Program | None, after: Program) -> str:
 
 
 def _lines(content: bytes | None) -> list[str]:
-    """Lines of a text file as an editor counts them; `str.splitlines` would also split at form feeds and the like."""
+    """Lines of a text file as an editor counts them; `str.splitlines` would also split at form
+    feeds and the like."""
     return list(io.StringIO((content or b"").decode(), newline="\n"))

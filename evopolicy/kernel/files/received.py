@@ -1,8 +1,8 @@
-"""Reading the files of a record, whoever sent it: regular files of bounded size, and no link is followed to them.
+"""Reading the files of a record, whoever sent it: regular files of bounded size, and no link is
+followed to them.
 
-Every function takes the folder that was named by the reader, `top`, and what lies in it by a relative name. The folder
-itself may be reached by links; nothing below it may.
-"""
+Every function takes the folder that was named by the reader, `top`, and what lies in it by a
+relative name. The folder itself may be reached by links; nothing below it may."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ class Part:
 def read_part(top: Path, name: str, limit: int) -> bytes:
     """The content of the file `name` below `top`.
 
-    Raises FileNotFoundError where there is none, and RecordError, naming the file, for what is not a regular file, is
-    reached by a link, has more than `limit` bytes or cannot be read.
-    """
+    Raises FileNotFoundError where there is none, and RecordError, naming the file, for what is not
+    a regular file, is reached by a link, has more than `limit` bytes or cannot be read."""
     with open_part(top, name) as file:
         try:
             large = os.fstat(file.fileno()).st_size > limit  # so that nothing of it is read
@@ -56,7 +55,8 @@ def too_large(path: Path, limit: int) -> RecordError:
 
 
 def lines_of(data: bytes) -> Iterator[bytes]:
-    """The lines of `data`, the last one whether it is whole or not, and none behind it: one at a time."""
+    """The lines of `data`, the last one whether it is whole or not, and none behind it: one at a
+    time."""
     begin = 0
     while begin < len(data):
         end = data.find(b"\n", begin)
@@ -95,10 +95,11 @@ def size_of(top: Path, name: str) -> int | None:
 
 
 def parts_below(top: Path, name: str = "") -> Iterator[Part]:
-    """Every regular file below the folder `name` of `top`, in order; links and special files are left out.
+    """Every regular file below the folder `name` of `top`, in order; links and special files are
+    left out.
 
-    Nothing where there is no such folder. Raises RecordError for a folder with more than ENTRIES names.
-    """
+    Nothing where there is no such folder. Raises RecordError for a folder with more than ENTRIES
+    names."""
     try:
         with _open_above(top, f"{name}/." if name else ".") as (handle, _):
             yield from _below(handle, f"{name}/" if name else "", top, [0], 0)
@@ -107,7 +108,8 @@ def parts_below(top: Path, name: str = "") -> Iterator[Part]:
 
 
 def names_in(top: Path, name: str) -> list[str]:
-    """The names in the folder `name` of `top`, sorted; [] where there is none. Raises RecordError."""
+    """The names in the folder `name` of `top`, sorted; [] where there is none. Raises
+    RecordError."""
     try:
         with _open_above(top, f"{name}/.") as (handle, _):
             found: list[str] = []
@@ -171,9 +173,12 @@ def _refused(path: Path, error: OSError) -> OSError | RecordError:
     if error.errno == errno.ENOENT:
         return FileNotFoundError(error.errno, error.strerror, str(path))
     if error.errno in (errno.EINVAL, errno.ENXIO, errno.EISDIR):
-        return RecordError(f"{path}: cannot be read (it is not a regular file); restore it or remove it")
+        return RecordError(
+            f"{path}: cannot be read (it is not a regular file); restore it or remove it"
+        )
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return RecordError(
-            f"{path}: cannot be read (it is a link or lies behind one, and those of a record are not followed)"
+            f"{path}: cannot be read (it is a link or lies behind one, and those of a record are "
+            "not followed)"
         )
     return RecordError(f"{path}: cannot be read ({error.strerror})")

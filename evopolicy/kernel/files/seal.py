@@ -1,9 +1,10 @@
-"""Which records were made here: a seal on what a record would have started again, by a key that never leaves.
+"""Which records were made here: a seal on what a record would have started again, by a key that
+never leaves.
 
-A record's config says which programs are started, which files are read and where results are sent. In a record of one's
-own that is what one typed; in somebody else's it is what they want this machine to do. The key is a file of the user's
-on this machine, outside every output folder: whoever sends a record cannot have it.
-"""
+A record's config says which programs are started, which files are read and where results are sent.
+In a record of one's own that is what one typed; in somebody else's it is what they want this
+machine to do. The key is a file of the user's on this machine, outside every output folder: whoever
+sends a record cannot have it."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def key_folder() -> Path | None:
     """Where the key is kept: `$XDG_STATE_HOME/evopolicy`, by default `~/.local/state/evopolicy`."""
     state = os.environ.get("XDG_STATE_HOME", "")
     try:
-        return (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "evopolicy"
+        return (
+            Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
+        ) / "evopolicy"
     except RuntimeError:  # a user without a home
         return None
 

@@ -1,9 +1,9 @@
-"""The files a Run or a sweep leaves: which kinds there are, the version of each, and how they are read.
+"""The files a Run or a sweep leaves: which kinds there are, the version of each, and how they are
+read.
 
-A file says its version in the key 'schema'; one of a kind that came without it is of version 1. A newer version than
-this evopolicy knows is refused by name; an older one is brought up, step by step, by the kind's `older`. The policy is
-docs/records.md.
-"""
+A file says its version in the key 'schema'; one of a kind that came without it is of version 1. A
+newer version than this evopolicy knows is refused by name; an older one is brought up, step by
+step, by the kind's `older`. The policy is docs/records.md."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Format:
     """Whether every file of it says its version; else one that does not is of version 1."""
 
     def upgraded(self, value: dict[str, Any], where: str) -> dict[str, Any]:
-        """`value` as the newest version has it. Raises RecordError for a version there is no reader of."""
+        """`value` as the newest version has it. Raises RecordError for a version there is no reader
+        of."""
         found = self.version(value, where)
         for version in range(found, self.newest):
             try:
@@ -55,20 +56,28 @@ class Format:
         return value
 
     def version(self, value: Mapping[str, Any], where: str) -> int:
-        """What `value` says it is of. Raises RecordError for one that this evopolicy does not read."""
+        """What `value` says it is of. Raises RecordError for one that this evopolicy does not
+        read."""
         found = value.get(SCHEMA_KEY, None if self.stated else 1)
         if type(found) is not int or not (found == self.newest or found in self.older):
-            known = f"schema {self.newest}" if not self.older else f"schemas {min(self.older)} to {self.newest}"
+            known = (
+                f"schema {self.newest}"
+                if not self.older
+                else f"schemas {min(self.older)} to {self.newest}"
+            )
             newer = type(found) is int and found > self.newest
             hint = "; update evopolicy" if newer else ""
-            raise RecordError(f"{where}: schema {_short(found)} is unknown, this evopolicy reads {known}{hint}")
+            raise RecordError(
+                f"{where}: schema {_short(found)} is unknown, this evopolicy reads {known}{hint}"
+            )
         return found
 
 
 RECORD_FORMAT = Format("record.json", 1, 16 << 20)
 SWEEP_FORMAT = Format("sweep.json", 1, 64 << 20)
 JOURNAL_FORMAT = Format("journal.jsonl", 2, 256 << 20, {1: dict}, stated=False)
-"""Of the lines from the one on that says it. Since 2 they say how an agent's clock stood, and when a call waits."""
+"""Of the lines from the one on that says it. Since 2 they say how an agent's clock stood, and when
+a call waits."""
 EPISODES_FORMAT = Format("outcomes.jsonl", 1, 512 << 20, stated=False)
 """Of each line; also of the files in `evaluations/`."""
 FEEDBACK_FORMAT = Format("feedback.json", 1, 32 << 20, stated=False)
@@ -100,9 +109,8 @@ FORMATS = (
 def read_versioned(path: Path, kind: type[_T], form: Format, *, absent: str, remedy: str) -> _T:
     """The `kind` in the file `path`, which is of `form`.
 
-    Raises RecordError for a file that is missing (`absent` ends the sentence), corrupt (`remedy` ends it) or of a
-    version that is not read here.
-    """
+    Raises RecordError for a file that is missing (`absent` ends the sentence), corrupt (`remedy`
+    ends it) or of a version that is not read here."""
     try:
         value = parse_object(read_part(path.parent, path.name, form.bytes))
     except FileNotFoundError:
@@ -130,13 +138,17 @@ _NAMES = {list: "a list", str: "a text", bool: "a truth value", type(None): "nul
 def parse(data: bytes) -> Any:
     """The JSON value `data` is, as every reader understands it.
 
-    Raises ValueError, in a few words, for what is not JSON, not UTF-8, nested too deeply, and for what readers differ
-    about: a key named twice, NaN and infinities, an integer beyond 64 bits, half a character.
-    """
+    Raises ValueError, in a few words, for what is not JSON, not UTF-8, nested too deeply, and for
+    what readers differ about: a key named twice, NaN and infinities, an integer beyond 64 bits,
+    half a character."""
     try:
         text = data.decode()
         value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_int=_integer,
+            parse_float=_number,
         )
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start} is not UTF-8") from None
@@ -157,7 +169,11 @@ def parse(data: bytes) -> Any:
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(DEPTH):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        inner = [
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        ]
         level = [item for items in inner for item in items if isinstance(item, dict | list)]
         if not level:
             return False
@@ -189,5 +205,7 @@ def _number(text: str) -> float:
 
 
 def _short(found: object) -> str:
-    text = repr(found) if isinstance(found, int | str | float | None) else f"a {type(found).__name__}"
+    text = (
+        repr(found) if isinstance(found, int | str | float | None) else f"a {type(found).__name__}"
+    )
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,5 @@
-"""What a Benchmark is: a public description, a plan of Episodes, Environments, scores and Feedback."""
+"""What a Benchmark is: a public description, a plan of Episodes, Environments, scores and
+Feedback."""
 
 from __future__ import annotations
 
@@ -52,9 +53,11 @@ class BenchmarkSpec:
     action_space: Space
     max_steps: int
     failure_score: float
-    """What an Episode scores at most when the Policy fails in it: graded the lower of this and its score so far."""
+    """What an Episode scores at most when the Policy fails in it: graded the lower of this and its
+    score so far."""
     observation_fields: tuple[Field, ...] = ()
-    """In the order of the flat observation; empty for images and grids, whose text is in `observation_text`."""
+    """In the order of the flat observation; empty for images and grids, whose text is in
+    `observation_text`."""
     action_fields: tuple[Field, ...] = ()
     observation_text: str = ""
     """What the fields cannot say. Markdown."""
@@ -64,10 +67,11 @@ class BenchmarkSpec:
     parameters: Mapping[str, Value] = field(default_factory=dict)
     """Public parameters that define the task; `out_of_bounds` is 'invalid' or 'clip'."""
     seed_bits: int = 63
-    """Seeds of its Episodes are below 2**seed_bits. Fewer than 63 are for Environments that take no larger ones: say so
-    in `parameters` too, so that its pools are others."""
+    """Seeds of its Episodes are below 2**seed_bits. Fewer than 63 are for Environments that take no
+    larger ones: say so in `parameters` too, so that its pools are others."""
     case_name: str = ""
-    """What its Episodes are drawn by where `pool.cases` is 'hash'; '' for `gymnasium/` and the name in its id."""
+    """What its Episodes are drawn by where `pool.cases` is 'hash'; '' for `gymnasium/` and the name
+    in its id."""
     remarks: tuple[str, ...] = ()
     """Words of `failures.MEANINGS` to be known of every Run of it."""
 
@@ -88,7 +92,8 @@ class EpisodeSpec:
     index: int
     """Place in its split, from 0; public for training."""
     seed: int
-    """Non-negative, below 2**BenchmarkSpec.seed_bits (2**32 in the paper's pools): the Environment's."""
+    """Non-negative, below 2**BenchmarkSpec.seed_bits (2**32 in the paper's pools): the
+    Environment's."""
     policy_seed: int
     """What the Policy is given as `context.seed`."""
     scenario: Mapping[str, Value] = field(default_factory=dict)
@@ -104,7 +109,8 @@ class Transition(NamedTuple):
     terminated: bool
     truncated: bool
     info: Mapping[str, Value] = {}
-    """Public numbers of this step for the trace (columns of the same name); the Policy never sees them."""
+    """Public numbers of this step for the trace (columns of the same name); the Policy never sees
+    them."""
 
 
 class Environment(Protocol):
@@ -117,7 +123,8 @@ class Environment(Protocol):
         """Apply a member of the action space (already checked)."""
 
     def measures(self) -> Mapping[str, Value]:
-        """Domain measures of the Episode so far, named as `BenchmarkSpec.measures`. Called at its end."""
+        """Domain measures of the Episode so far, named as `BenchmarkSpec.measures`. Called at its
+        end."""
 
     def close(self) -> None: ...
 
@@ -131,7 +138,8 @@ class Artifact:
     path: Path
     """Where its bytes are now."""
     media_type: str
-    """'text/csv', 'application/json', 'image/gif', 'image/png', 'application/x-npz', 'text/plain'."""
+    """'text/csv', 'application/json', 'image/gif', 'image/png', 'application/x-npz',
+    'text/plain'."""
     retention: Retention = "permanent"
     """'bulk' artifacts may be evicted, oldest Submission first, when they exceed their budget."""
     episode: int | None = None
@@ -140,7 +148,8 @@ class Artifact:
 
 @dataclass(frozen=True)
 class BenchmarkReference:
-    """How another process makes the same Benchmark: import `factory` and call it with `parameters`."""
+    """How another process makes the same Benchmark: import `factory` and call it with
+    `parameters`."""
 
     factory: str
     """`module:function`; called as `function(**parameters)`."""
@@ -152,7 +161,9 @@ class BenchmarkReference:
         try:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise BenchmarkError(f"the Benchmark factory '{self.factory}' cannot be imported: {error}") from error
+            raise BenchmarkError(
+                f"the Benchmark factory '{self.factory}' cannot be imported: {error}"
+            ) from error
         benchmark: Benchmark = function(**dict(self.parameters))
         return benchmark
 
@@ -168,7 +179,8 @@ class Benchmark(Protocol):
 
     @property
     def programs(self) -> Mapping[str, Path]:
-        """Folders of Programs this Benchmark ships: 'initial' and 'random' always, 'parametric' where there is one."""
+        """Folders of Programs this Benchmark ships: 'initial' and 'random' always, 'parametric'
+        where there is one."""
 
     def plan(self, split: Split, seed: int) -> Mapping[str, Value]:
         """The scenario of one Episode: a pure function of its arguments."""
@@ -177,20 +189,24 @@ class Benchmark(Protocol):
         """A fresh Environment for `episode`."""
 
     def score(self, outcome: Outcome) -> float:
-        """The score of an Episode, however it ended; higher is better. Usually the undiscounted return.
+        """The score of an Episode, however it ended; higher is better. Usually the undiscounted
+        return.
 
-        Of one the Policy failed in, at whatever step, what it would score had it ended there: `failure_score` is the
-        most that counts of it.
-        """
+        Of one the Policy failed in, at whatever step, what it would score had it ended there:
+        `failure_score` is the most that counts of it."""
 
     def summarize(self, outcomes: Sequence[Outcome]) -> Mapping[str, Value]:
-        """Public aggregates over the Episodes of one Submission (visibility `summary` and above)."""
+        """Public aggregates over the Episodes of one Submission (visibility `summary` and
+        above)."""
 
     def artifacts(self, results: Sequence[EpisodeResult], folder: Path) -> Sequence[Artifact]:
-        """Write traces a person or agent can read into `folder`, from `result.trace` (visibility `full`)."""
+        """Write traces a person or agent can read into `folder`, from `result.trace` (visibility
+        `full`)."""
 
     def pictured(self, results: Sequence[EpisodeResult]) -> Sequence[int]:
-        """Indices of the Episodes whose replay is worth rendering: usually the worst, the median and the best."""
+        """Indices of the Episodes whose replay is worth rendering: usually the worst, the median
+        and the best."""
 
     def render(self, episode: EpisodeSpec, trace: Path, folder: Path) -> Sequence[Artifact]:
-        """Re-step the Actions recorded in `trace` and write pictures into `folder`; none where it cannot draw."""
+        """Re-step the Actions recorded in `trace` and write pictures into `folder`; none where it
+        cannot draw."""

@@ -40,7 +40,8 @@ class Evaluation:
 
 
 MOST = 1e100
-"""A larger return or score is as good as infinite: neither its square nor a sum of many could be told from that."""
+"""A larger return or score is as good as infinite: neither its square nor a sum of many could be
+told from that."""
 
 
 class EpisodeFault(ExecutionError):
@@ -48,13 +49,15 @@ class EpisodeFault(ExecutionError):
 
 
 def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
-    """Score `outcome`. An Episode the Policy failed in scores the lower of the declared failure score and its own.
+    """Score `outcome`. An Episode the Policy failed in scores the lower of the declared failure
+    score and its own.
 
-    Raises EpisodeFault for a return or a score that is not finite, or that the Benchmark cannot give.
-    """
+    Raises EpisodeFault for a return or a score that is not finite, or that the Benchmark cannot
+    give."""
     if not abs(outcome.episode_return) <= MOST:
         raise EpisodeFault(
-            f"Episode {outcome.index}: the return {outcome.episode_return} is not finite, nor at most {MOST:g}"
+            f"Episode {outcome.index}: the return {outcome.episode_return} is not finite, nor at "
+            f"most {MOST:g}"
         )
     try:
         score = float(benchmark.score(outcome))
@@ -62,8 +65,13 @@ def grade(benchmark: Benchmark, outcome: Outcome) -> Graded:
         what = f"{benchmark.spec.slug}: score raised {type(error).__name__}: {error}"
         raise EpisodeFault(f"Episode {outcome.index}: {what}") from error
     if not abs(score) <= MOST:
-        raise EpisodeFault(f"Episode {outcome.index}: the score {score} is not finite, nor at most {MOST:g}")
-    return Graded(score if outcome.failure is None else min(float(benchmark.spec.failure_score), score), outcome)
+        raise EpisodeFault(
+            f"Episode {outcome.index}: the score {score} is not finite, nor at most {MOST:g}"
+        )
+    return Graded(
+        score if outcome.failure is None else min(float(benchmark.spec.failure_score), score),
+        outcome,
+    )
 
 
 def evaluate_program(
@@ -77,12 +85,12 @@ def evaluate_program(
     progress: Callable[[int], None] = lambda _: None,
     mask: Masker = NO_SECRETS,
 ) -> Evaluation:
-    """Run and grade `episodes`; those that fault are tried again with the same seeds, up to `retries` times.
+    """Run and grade `episodes`; those that fault are tried again with the same seeds, up to
+    `retries` times.
 
-    A step that raises for the same Actions again, and not for the initial Program's, is the Policy's failure instead.
-    `progress` gets the number of Episodes done, `mask` goes over what the Policy said. Raises EpisodeFault when faults
-    remain.
-    """
+    A step that raises for the same Actions again, and not for the initial Program's, is the
+    Policy's failure instead. `progress` gets the number of Episodes done, `mask` goes over what the
+    Policy said. Raises EpisodeFault when faults remain."""
     done: dict[int, EpisodeResult] = {}
     left = list(episodes)
     reason = ""
@@ -98,14 +106,20 @@ def evaluate_program(
             reason = str(error)
             continue
         results = _judged(executor, benchmark, left, results)
-        done.update({result.index: _masked(result, mask) for result in results if result.fault is None})
+        done.update(
+            {result.index: _masked(result, mask) for result in results if result.fault is None}
+        )
         left = [episode for episode in left if episode.index not in done]
-        reason = _fault_text([result for result in results if result.fault is not None], len(left), attempt + 1)
+        reason = _fault_text(
+            [result for result in results if result.fault is not None], len(left), attempt + 1
+        )
         progress(len(done))
     if left:
         raise EpisodeFault(reason)
     ordered = tuple(done[episode.index] for episode in episodes)
-    return Evaluation(tuple(grade(benchmark, _outcome(result)) for result in ordered), ordered, retried)
+    return Evaluation(
+        tuple(grade(benchmark, _outcome(result)) for result in ordered), ordered, retried
+    )
 
 
 def _run(
@@ -115,7 +129,8 @@ def _run(
     traces: Path | None,
     progress: Callable[[EpisodeResult], None],
 ) -> list[EpisodeResult]:
-    """One round. What an engine raises is its fault, except what the disk or an interrupt raises through it."""
+    """One round. What an engine raises is its fault, except what the disk or an interrupt raises
+    through it."""
     try:
         return executor.evaluate(program, episodes, traces=traces, progress=progress)
     except (EvoPolicyError, OSError):
@@ -125,13 +140,21 @@ def _run(
 
 
 def _judged(
-    executor: Executor, benchmark: Benchmark, episodes: Sequence[EpisodeSpec], results: list[EpisodeResult]
+    executor: Executor,
+    benchmark: Benchmark,
+    episodes: Sequence[EpisodeSpec],
+    results: list[EpisodeResult],
 ) -> list[EpisodeResult]:
-    """`results`, in which an Episode that its Policy's Actions make raise is that Policy's failure, and no fault.
+    """`results`, in which an Episode that its Policy's Actions make raise is that Policy's failure,
+    and no fault.
 
-    It is where the same Actions raise again, while the initial Program's Episode of the same seeds passes.
-    """
-    raised = {result.index: result.fault.raised for result in results if result.fault and result.fault.raised}
+    It is where the same Actions raise again, while the initial Program's Episode of the same seeds
+    passes."""
+    raised = {
+        result.index: result.fault.raised
+        for result in results
+        if result.fault and result.fault.raised
+    }
     initial = benchmark.programs.get("initial") if raised else None
     if initial is None:
         return results
@@ -141,7 +164,10 @@ def _judged(
     except ExecutionError:
         return results
     to_blame = {result.index: raised[result.index] for result in passed if result.fault is None}
-    return [replace(r, outcome=to_blame[r.index], fault=None) if r.index in to_blame else r for r in results]
+    return [
+        replace(r, outcome=to_blame[r.index], fault=None) if r.index in to_blame else r
+        for r in results
+    ]
 
 
 def _masked(result: EpisodeResult, mask: Masker) -> EpisodeResult:
@@ -151,13 +177,17 @@ def _masked(result: EpisodeResult, mask: Masker) -> EpisodeResult:
         return result
     failure, output = outcome.failure, replace(outcome.output, text=mask.text(outcome.output.text))
     if failure is not None:
-        failure = replace(failure, message=mask.text(failure.message), traceback=mask.text(failure.traceback))
+        failure = replace(
+            failure, message=mask.text(failure.message), traceback=mask.text(failure.traceback)
+        )
     return replace(result, outcome=replace(outcome, failure=failure, output=output))
 
 
 def _outcome(result: EpisodeResult) -> Outcome:
     if result.outcome is None:
-        raise ExecutionError(f"Episode {result.index}: the engine returned neither an outcome nor a fault")
+        raise ExecutionError(
+            f"Episode {result.index}: the engine returned neither an outcome nor a fault"
+        )
     return result.outcome
 
 

@@ -1,4 +1,5 @@
-"""Feedback: a scalar score, bounded public content and artifacts, cut to what the config lets the agent see."""
+"""Feedback: a scalar score, bounded public content and artifacts, cut to what the config lets the
+agent see."""
 
 from __future__ import annotations
 
@@ -48,10 +49,10 @@ def compose(
 ) -> dict[str, Any]:
     """The content of one Submission's feedback.json, cut to `visibility`.
 
-    `score`: the score and how many Episodes failed, by kind. `summary`: and the Benchmark's aggregates. `episodes`:
-    and per index return, length, ending, measures, the Policy's traceback and output. `full`: and the artifacts.
-    Raises ValueRefused where the Benchmark's part is not public.
-    """
+    `score`: the score and how many Episodes failed, by kind. `summary`: and the Benchmark's
+    aggregates. `episodes`: and per index return, length, ending, measures, the Policy's traceback
+    and output. `full`: and the artifacts. Raises ValueRefused where the Benchmark's part is not
+    public."""
     content: dict[str, Any] = {
         "submission": submission,
         "program": program,
@@ -66,8 +67,11 @@ def compose(
         content["by_episode"] = [_episode(graded) for graded in evaluation.graded]
     if level >= 3:
         content["artifacts"] = [_artifact(artifact) for artifact in artifacts]
-    # The Benchmark's own part is bounded whatever the Submission's size; each Episode may add its share.
-    plain = public(content, "feedback", Bounds(items=Bounds.items + EPISODE_ITEMS * len(evaluation.graded)))
+    # The Benchmark's own part is bounded whatever the Submission's size; each Episode may add its
+    # share.
+    plain = public(
+        content, "feedback", Bounds(items=Bounds.items + EPISODE_ITEMS * len(evaluation.graded))
+    )
     assert isinstance(plain, dict)
     return plain
 
@@ -85,7 +89,11 @@ def _episode(graded: Graded) -> dict[str, Any]:
     if outcome.clipped:
         row["clipped_actions"] = outcome.clipped
     if failure := outcome.failure:
-        row["failure"] = {key: value for key, value in asdict(failure).items() if value is not None and value != ""}
+        row["failure"] = {
+            key: value
+            for key, value in asdict(failure).items()
+            if value is not None and value != ""
+        }
     if text := outcome.output.text:
         row["output"] = text if len(text) <= OUTPUT_CHARACTERS else text[:OUTPUT_CHARACTERS] + "..."
         if outcome.output.omitted_bytes or len(text) > OUTPUT_CHARACTERS:
@@ -95,7 +103,8 @@ def _episode(graded: Graded) -> dict[str, Any]:
 
 
 def output_name(index: int) -> str:
-    """Where the kept output of an Episode lies inside its Feedback, when feedback.json shows only its beginning."""
+    """Where the kept output of an Episode lies inside its Feedback, when feedback.json shows only
+    its beginning."""
     return f"{_OUTPUT}/{index:04d}.txt"
 
 
@@ -112,21 +121,31 @@ def _artifact(artifact: Artifact) -> dict[str, Any]:
 
 
 def check_artifacts(artifacts: Sequence[Artifact], submitted: Collection[int]) -> None:
-    """Raises BenchmarkError for artifacts out of bounds: names, count, size, or an Episode that was not asked for."""
+    """Raises BenchmarkError for artifacts out of bounds: names, count, size, or an Episode that was
+    not asked for."""
     if len(artifacts) > MAX_ARTIFACTS:
-        raise BenchmarkError(f"feedback: {len(artifacts)} artifacts, at most {MAX_ARTIFACTS} are allowed")
+        raise BenchmarkError(
+            f"feedback: {len(artifacts)} artifacts, at most {MAX_ARTIFACTS} are allowed"
+        )
     taken = {FEEDBACK, _OUTPUT}
     for artifact in artifacts:
         _check_name(artifact.name, taken)
         if not artifact.path.is_file():
             raise BenchmarkError(f"feedback: {artifact.name} was named and not written")
         if artifact.path.stat().st_size > MAX_ARTIFACT_BYTES:
-            raise BenchmarkError(f"feedback: {artifact.name} exceeds {MAX_ARTIFACT_BYTES // 2**20} MiB")
+            raise BenchmarkError(
+                f"feedback: {artifact.name} exceeds {MAX_ARTIFACT_BYTES // 2**20} MiB"
+            )
         if artifact.episode is not None and artifact.episode not in submitted:
             raise BenchmarkError(
-                f"feedback: {artifact.name} names Episode {artifact.episode}, which was not submitted on"
+                f"feedback: {artifact.name} names Episode {artifact.episode}, which was not "
+                "submitted on"
             )
-    folders = {parent.as_posix() for artifact in artifacts for parent in PurePosixPath(artifact.name).parents}
+    folders = {
+        parent.as_posix()
+        for artifact in artifacts
+        for parent in PurePosixPath(artifact.name).parents
+    }
     if clash := sorted(folders & taken):
         raise BenchmarkError(f"feedback: '{clash[0]}' is the name of a file and of a folder")
 
@@ -134,12 +153,15 @@ def check_artifacts(artifacts: Sequence[Artifact], submitted: Collection[int]) -
 def _check_name(name: str, taken: set[str]) -> None:
     if not _NAME.fullmatch(name) or len(name) > MAX_NAME or name in taken:
         raise BenchmarkError(
-            f"feedback: the artifact name '{name[:MAX_NAME]}' is taken or not a portable relative path"
+            f"feedback: the artifact name '{name[:MAX_NAME]}' is taken or not a portable relative "
+            "path"
         )
     taken.add(name)
 
 
-def shown_artifacts(artifacts: Sequence[Artifact], folder: Path, paths: HostPaths) -> list[Artifact]:
+def shown_artifacts(
+    artifacts: Sequence[Artifact], folder: Path, paths: HostPaths
+) -> list[Artifact]:
     """`artifacts`, those of text by copies in `folder` where they name any of `paths`."""
     shown = []
     for number, artifact in enumerate(artifacts):
@@ -154,9 +176,14 @@ def shown_artifacts(artifacts: Sequence[Artifact], folder: Path, paths: HostPath
 
 
 def publish(
-    target: Path, content: Mapping[str, Any], evaluation: Evaluation, artifacts: Sequence[Artifact], paths: HostPaths
+    target: Path,
+    content: Mapping[str, Any],
+    evaluation: Evaluation,
+    artifacts: Sequence[Artifact],
+    paths: HostPaths,
 ) -> None:
-    """Write one Submission's Feedback to the folder `target`: staged, fsynced, renamed, so that it is whole or absent.
+    """Write one Submission's Feedback to the folder `target`: staged, fsynced, renamed, so that it
+    is whole or absent.
 
     No text of it names any of `paths`.
     """
@@ -185,10 +212,10 @@ def _write(path: Path, content: bytes) -> None:
 def copy_feedback(source: Path, folder: Path, name: str) -> None:
     """Copy the Feedback at `source` as `folder/name` in the agent's workspace, whole or not at all.
 
-    The agent can rearrange its workspace meanwhile: the copy is made outside it and moved in by descriptor, so that a
-    link put in the way is never followed. Where there is one already, or the agent spoiled `folder`, it gets no copy,
-    and the `feedback` verb still answers. Raises what the disk raises while copying.
-    """
+    The agent can rearrange its workspace meanwhile: the copy is made outside it and moved in by
+    descriptor, so that a link put in the way is never followed. Where there is one already, or the
+    agent spoiled `folder`, it gets no copy, and the `feedback` verb still answers. Raises what the
+    disk raises while copying."""
     staging = source.with_name(f".{name}.copy")
     with suppress(OSError), beneath.opened(folder) as fd:
         if beneath.status_of(name, fd) is not None:
@@ -205,7 +232,8 @@ def copy_feedback(source: Path, folder: Path, name: str) -> None:
 
 
 def discard(folder: Path, name: str, artifact: str) -> None:
-    """Remove an evicted artifact from the Feedback `name` in `folder`, following no link; what is spoiled is left."""
+    """Remove an evicted artifact from the Feedback `name` in `folder`, following no link; what is
+    spoiled is left."""
     if not _NAME.fullmatch(f"{name}/{artifact}"):
         return
     *folders, file = (name, *PurePosixPath(artifact).parts)

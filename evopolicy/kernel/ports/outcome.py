@@ -61,7 +61,8 @@ class Output:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened in one Episode: the same for the same Program, index and seeds, on any machine load."""
+    """What happened in one Episode: the same for the same Program, index and seeds, on any machine
+    load."""
 
     index: int
     episode_return: float
@@ -85,13 +86,14 @@ class Fault:
     message: str
     traceback: str = ""
     raised: Outcome | None = None
-    """Set where a step raised, and raises again for the same Actions in a fresh Environment: the Episode as the
-    Policy's failure, which it is if that of the initial Program passes."""
+    """Set where a step raised, and raises again for the same Actions in a fresh Environment: the
+    Episode as the Policy's failure, which it is if that of the initial Program passes."""
 
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """What the Executor returns for one Episode: an Outcome, or a Fault, and what may differ between two runs of it."""
+    """What the Executor returns for one Episode: an Outcome, or a Fault, and what may differ
+    between two runs of it."""
 
     index: int
     outcome: Outcome | None = None
@@ -106,7 +108,8 @@ class EpisodeResult:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found: the Program loaded in the sandbox and asked for Actions on sampled observations."""
+    """What `check` found: the Program loaded in the sandbox and asked for Actions on sampled
+    observations."""
 
     ok: bool
     failure: PolicyFailure | None = None

@@ -1,4 +1,5 @@
-"""Pools: the Host's indexed Episodes, where their seeds come from, and the selectors an agent names them by."""
+"""Pools: the Host's indexed Episodes, where their seeds come from, and the selectors an agent names
+them by."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 MAX_EPISODES = 500_000
 """Of one split: a Host plans them all, and a reader holds all it measured of a Program."""
 SEED_BITS = 63
-"""Of what `derive_seed` gives; a Benchmark may take fewer (`BenchmarkSpec.seed_bits`): the first of them."""
+"""Of what `derive_seed` gives; a Benchmark may take fewer (`BenchmarkSpec.seed_bits`): the first of
+them."""
 _POOL_KINDS = ("derived", "paper")
 _CASES = ("files", "hash")
 _PAPER_SIZES = {"training": 1024, "validation": 64, "assessment": 256}
@@ -30,7 +32,8 @@ class PoolConfig:
     """Which Episodes a Run has. The agent's `seed` does not change them."""
 
     kind: str
-    """'derived' (SHA-256 over the secret, `seed`, Benchmark, split, index) or 'paper' (its published lists)."""
+    """'derived' (SHA-256 over the secret, `seed`, Benchmark, split, index) or 'paper' (its
+    published lists)."""
     training: int
     """Episodes the agent may submit on."""
     validation: int
@@ -44,9 +47,8 @@ class PoolConfig:
     policy_seed: str = "opaque"
     """'opaque', or 'case_plus_one' (case seed + 1, for `experiment=paper/random` only).
 
-    An opaque one tells split, index and Environment seed to nobody who does not know the pool's secret. Without a
-    secret anybody can compute it for each of them, and look which it is.
-    """
+    An opaque one tells split, index and Environment seed to nobody who does not know the pool's
+    secret. Without a secret anybody can compute it for each of them, and look which it is. """
 
     def __post_init__(self) -> None:
         _among("pool.kind", self.kind, _POOL_KINDS)
@@ -57,10 +59,13 @@ class PoolConfig:
             if size < least:
                 raise ConfigError(f"pool.{split}: at least {least} is needed, found {size}")
             if size > MAX_EPISODES:
-                raise ConfigError(f"pool.{split}: at most {MAX_EPISODES:,} are possible, found {size:,}")
+                raise ConfigError(
+                    f"pool.{split}: at most {MAX_EPISODES:,} are possible, found {size:,}"
+                )
             if self.kind == "paper" and self.cases == "files" and size > _PAPER_SIZES[split]:
                 raise ConfigError(
-                    f"pool.{split}: the paper's list has {_PAPER_SIZES[split]} cases, {size} are asked for"
+                    f"pool.{split}: the paper's list has {_PAPER_SIZES[split]} cases, {size} are "
+                    "asked for"
                 )
 
     def size(self, split: Split) -> int:
@@ -86,7 +91,8 @@ class Pool:
 
 
 def plan_pool(config: PoolConfig, benchmark: Benchmark, secret: bytes = b"") -> Pool:
-    """Plan every split. Raises BenchmarkError where two Episodes of a pool would have the same seed."""
+    """Plan every split. Raises BenchmarkError where two Episodes of a pool would have the same
+    seed."""
     case = _case_seeds(config, benchmark, secret)
     splits = {split: _plan_split(config, benchmark, split, case, secret) for split in SPLITS}
     seeds = [episode.seed for episodes in splits.values() for episode in episodes]
@@ -96,22 +102,33 @@ def plan_pool(config: PoolConfig, benchmark: Benchmark, secret: bytes = b"") -> 
 
 
 def _plan_split(
-    config: PoolConfig, benchmark: Benchmark, split: Split, case: Callable[[Split, int], int], secret: bytes
+    config: PoolConfig,
+    benchmark: Benchmark,
+    split: Split,
+    case: Callable[[Split, int], int],
+    secret: bytes,
 ) -> tuple[EpisodeSpec, ...]:
     episodes, spec = [], benchmark.spec
     for index in range(config.size(split)):
         seed = case(split, index)
         policy_seed = seed + 1
         if config.policy_seed == "opaque":
-            policy_seed = derive_seed("policy", secret, config.seed, spec.id, spec.digest, split, index) % 2**32
+            policy_seed = (
+                derive_seed("policy", secret, config.seed, spec.id, spec.digest, split, index)
+                % 2**32
+            )
         scenario = public(benchmark.plan(split, seed), f"{spec.slug}: plan")
         if not isinstance(scenario, dict):
-            raise BenchmarkError(f"{spec.slug}: plan returned a {type(scenario).__name__}, a dict is needed")
+            raise BenchmarkError(
+                f"{spec.slug}: plan returned a {type(scenario).__name__}, a dict is needed"
+            )
         episodes.append(EpisodeSpec(index, seed, policy_seed, scenario))
     return tuple(episodes)
 
 
-def _case_seeds(config: PoolConfig, benchmark: Benchmark, secret: bytes) -> Callable[[Split, int], int]:
+def _case_seeds(
+    config: PoolConfig, benchmark: Benchmark, secret: bytes
+) -> Callable[[Split, int], int]:
     if config.kind == "derived":
         spec = benchmark.spec
         spare = SEED_BITS - spec.seed_bits
@@ -125,7 +142,8 @@ def _case_seeds(config: PoolConfig, benchmark: Benchmark, secret: bytes) -> Call
 
 
 def derive_seed(domain: str, *parts: object) -> int:
-    """A seed in [0, 2**63): SHA-256 over the domain and length-prefixed parts, so that no two parts run together."""
+    """A seed in [0, 2**63): SHA-256 over the domain and length-prefixed parts, so that no two parts
+    run together."""
     hasher = hashlib.sha256(b"evopolicy/seed/1")
     for part in (domain, *parts):
         data = part if isinstance(part, bytes) else str(part).encode()
@@ -133,7 +151,7 @@ def derive_seed(domain: str, *parts: object) -> int:
     return int.from_bytes(hasher.digest()[:8], "big") >> 1
 
 
-# --- the paper's own derivations (arXiv 2607.02440, research code 0.1) -----------------------------------------
+# --- the paper's own derivations (arXiv 2607.02440, research code 0.1) ----------------------------
 
 
 def case_name(spec: BenchmarkSpec) -> str:
@@ -150,18 +168,20 @@ def _paper_list() -> tuple[int, ...]:
 
 
 def paper_case(split: Split, index: int) -> int:
-    """Case seed of the list every Environment of the paper shares: 1,024 training, 64 validation, 256 held-out."""
+    """Case seed of the list every Environment of the paper shares: 1,024 training, 64 validation,
+    256 held-out."""
     start = {"training": 0, "validation": 1024, "assessment": 1088}[split]
     return _paper_list()[start + index]
 
 
 def paper_hash_case(name: str, split: Split, index: int) -> int:
-    """Case seed where the paper had no file: the first 8 bytes of SHA-256(`name/split/000000`) modulo 2**32."""
+    """Case seed where the paper had no file: the first 8 bytes of SHA-256(`name/split/000000`)
+    modulo 2**32."""
     text = f"{name}/{_PAPER_NAMES[split]}/{index:06d}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 2**32
 
 
-# --- selectors --------------------------------------------------------------------------------------------------
+# --- selectors ------------------------------------------------------------------------------------
 
 _PART = re.compile(r"([0-9]{1,9})(?::([0-9]{1,9}))?")
 
@@ -173,10 +193,13 @@ def parse_selector(text: str, pool_size: int) -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not text.strip():
-        raise Refused("selector_empty", "the selector names no Episode", "name indices such as 0:8,12")
+        raise Refused(
+            "selector_empty", "the selector names no Episode", "name indices such as 0:8,12"
+        )
     indices: dict[int, None] = {}
     for part in parts:
-        # Checked part by part: a short text that repeats a long range is refused before it is spelled out.
+        # Checked part by part: a short text that repeats a long range is refused before it is
+        # spelled out.
         for index in _parse_part(part, text, pool_size):
             if index in indices:
                 raise Refused(
@@ -189,7 +212,8 @@ def parse_selector(text: str, pool_size: int) -> tuple[int, ...]:
 
 
 def selected_units(text: str) -> int:
-    """How many Episodes a selector names, without spelling them out. Raises Refused for what is malformed or empty."""
+    """How many Episodes a selector names, without spelling them out. Raises Refused for what is
+    malformed or empty."""
     return sum(len(_parse_part(part.strip(), text, 10**9)) for part in text.split(","))
 
 
@@ -204,10 +228,14 @@ def _parse_part(part: str, text: str, pool_size: int) -> range:
     start = int(match[1])
     stop = int(match[2]) if match[2] is not None else start + 1
     if stop <= start:
-        raise Refused("selector_empty", f"the range '{part}' is empty", "a range a:b holds a up to b-1")
+        raise Refused(
+            "selector_empty", f"the range '{part}' is empty", "a range a:b holds a up to b-1"
+        )
     if stop > pool_size:
         raise Refused(
-            "selector_out_of_pool", f"'{part}' reaches past the pool's last index {pool_size - 1}", f"use 0:{pool_size}"
+            "selector_out_of_pool",
+            f"'{part}' reaches past the pool's last index {pool_size - 1}",
+            f"use 0:{pool_size}",
         )
     return range(start, stop)
 

@@ -1,4 +1,5 @@
-"""What the Kernel asks of the outside: protocols and the plain values that cross them. Nothing else is here."""
+"""What the Kernel asks of the outside: protocols and the plain values that cross them. Nothing else
+is here."""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ AgentNetwork = Literal["proxy", "allowlist", "open", "none"]
 AGENT_NETWORKS: tuple[AgentNetwork, ...] = ("proxy", "allowlist", "open", "none")
 
 
-# --- Executor ----------------------------------------------------------------------------------------------------
+# --- Executor -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one Episode may use. A limit hit is a Policy failure, except `step_seconds`, which is an engine fault."""
+    """What one Episode may use. A limit hit is a Policy failure, except `step_seconds`, which is an
+    engine fault."""
 
     act_seconds: float
     """CPU seconds of the Policy for one call (import, make_policy and reset are one call each)."""
@@ -63,16 +65,18 @@ class Executor(Protocol):
     ) -> list[EpisodeResult]:
         """Run every Episode once and return one result each, in the order of `episodes`.
 
-        `program` is the folder of a captured Program, read-only. With `traces`, each Episode's trace goes to a file
-        in that folder. `progress` is called, from the calling thread, as each Episode ends, in no promised order.
-        Nothing is retried but an Episode whose worker crashed, once. Raises ExecutionError where no Episode can run.
-        """
+        `program` is the folder of a captured Program, read-only. With `traces`, each Episode's
+        trace goes to a file in that folder. `progress` is called, from the calling thread, as each
+        Episode ends, in no promised order. Nothing is retried but an Episode whose worker crashed,
+        once. Raises ExecutionError where no Episode can run."""
 
     def check(self, program: Path, seed: int) -> CheckReport:
-        """Load `program` as an Episode would and ask it for Actions on observations sampled by `seed`."""
+        """Load `program` as an Episode would and ask it for Actions on observations sampled by
+        `seed`."""
 
     def render(self, jobs: Sequence[RenderJob]) -> list[Artifact]:
-        """Pictures for `jobs`, made in a worker by `Benchmark.render`; a job that fails in any way gives none."""
+        """Pictures for `jobs`, made in a worker by `Benchmark.render`; a job that fails in any way
+        gives none."""
 
     def close(self) -> None:
         """End every process and remove every temporary file. Idempotent."""
@@ -85,7 +89,7 @@ class RenderJob:
     folder: Path
 
 
-# --- Agents ------------------------------------------------------------------------------------------------------
+# --- Agents ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,15 @@ class AgentLimits:
     """What ends an agent that does not finish by itself. None: no limit."""
 
     wall_seconds: float | None
-    """Time thinking: the clock stands still while a call of the agent's own waits for an Evaluation."""
+    """Time thinking: the clock stands still while a call of the agent's own waits for an
+    Evaluation."""
     idle_seconds: float | None
     """Seconds without output, a session call or a running Evaluation."""
     finish_grace_seconds: float
     """Time to leave by itself once the Session is closed, so that it prints its totals."""
     tokens: int | None = None
-    """Tokens of all kinds, as the agent's own stream tells them while it runs, and as the Host's proxy counts them."""
+    """Tokens of all kinds, as the agent's own stream tells them while it runs, and as the Host's
+    proxy counts them."""
     cost_usd: float | None = None
     """US dollars, likewise."""
     requests: int | None = None
@@ -127,15 +133,18 @@ class Provider:
     """
 
     url: str
-    """Base of every request: 'https://api.example.com/v1'. `http` is for a model server of one's own."""
+    """Base of every request: 'https://api.example.com/v1'. `http` is for a model server of one's
+    own."""
     paths: tuple[str, ...]
-    """What may be asked, below `url`: 'POST /responses'. Of a query the usual words are passed on."""
+    """What may be asked, below `url`: 'POST /responses'. Of a query the usual words are passed
+    on."""
     refused_tools: tuple[str, ...]
     """Types of tools, by how they begin, that a request may not bring."""
     key_variable: str = ""
     """Variable of the Host's environment that holds the key; '' for none."""
     agent_variable: str = ""
-    """Variable in which the agent's program looks for a key; '' for the same name. At `proxy` it holds a dummy."""
+    """Variable in which the agent's program looks for a key; '' for the same name. At `proxy` it
+    holds a dummy."""
     key_header: str = "Authorization"
     key_form: str = "Bearer {key}"
     models: tuple[str, ...] = ()
@@ -145,24 +154,29 @@ class Provider:
     retry_after_seconds: float | None = None
     """Said to the agent with a 429 that does not say when to come back."""
     subscription: bool = False
-    """Asked with a person's own login instead of a key: it needs `allowlist`, and the record says so."""
+    """Asked with a person's own login instead of a key: it needs `allowlist`, and the record says
+    so."""
 
     def __post_init__(self) -> None:
         if not _is_base_url(self.url):
             raise ConfigError(
-                f"provider.url: '{_unlocked(self.url)}' is not a base URL: 'https://name/path' is needed, "
-                "without login or query"
+                f"provider.url: '{_unlocked(self.url)}' is not a base URL: 'https://name/path' is "
+                "needed, without login or query"
             )
         if not self.paths:
-            raise ConfigError(f"provider.paths: names nothing that may be asked: 'POST /name', below {self.url}")
+            raise ConfigError(
+                f"provider.paths: names nothing that may be asked: 'POST /name', below {self.url}"
+            )
         for path in self.paths:
             if not re.fullmatch(r"[A-Z]+ /[^\s?#]*", path):
                 raise ConfigError(
-                    f"provider.paths: '{path}' is not a method and a path: 'POST /name' is needed, below {self.url}"
+                    f"provider.paths: '{path}' is not a method and a path: 'POST /name' is "
+                    f"needed, below {self.url}"
                 )
         if self.key_variable and "{key}" not in self.key_form:
             raise ConfigError(
-                f"provider.key_form: '{self.key_form}' has no place for the key: '{{key}}' is needed in it"
+                f"provider.key_form: '{self.key_form}' has no place for the key: '{{key}}' is "
+                "needed in it"
             )
 
 
@@ -183,7 +197,8 @@ def _is_base_url(url: str) -> bool:
 
 @dataclass(frozen=True)
 class AgentTask:
-    """What the Host tells an integration of the one Run it is started for. Paths are as the agent will see them."""
+    """What the Host tells an integration of the one Run it is started for. Paths are as the agent
+    will see them."""
 
     workspace: Path
     prompt: str
@@ -191,27 +206,32 @@ class AgentTask:
     seed: int
     """The agent's replicate."""
     session_command: Sequence[str]
-    """argv of the session client inside the agent's sandbox; also on its PATH as `evopolicy-session`."""
+    """argv of the session client inside the agent's sandbox; also on its PATH as
+    `evopolicy-session`."""
     python: Path
     """Interpreter with the packages a Policy may import."""
     staging: Path
     """Where `Invocation.files` will be found."""
     provider_url: str = ""
-    """What stands for `Provider.url` in the agent's sandbox: the Host's proxy, or the provider itself."""
+    """What stands for `Provider.url` in the agent's sandbox: the Host's proxy, or the provider
+    itself."""
     resumed: bool = False
-    """True when this Run goes on, after its provider failed or the Host was killed: what is spent stays spent."""
+    """True when this Run goes on, after its provider failed or the Host was killed: what is spent
+    stays spent."""
     session_id: str = ""
     """The provider's session to go on with, which the home still holds; '' for a new one."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """How to start an agent's process once; the same for the same task. No secret's value is ever in it."""
+    """How to start an agent's process once; the same for the same task. No secret's value is ever
+    in it."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[str] = ()
-    """Variables of the Host's environment it is started with, by name; their values are masked wherever we write."""
+    """Variables of the Host's environment it is started with, by name; their values are masked
+    wherever we write."""
     stdin: str = ""
     """Written to standard input, which is then closed."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -223,7 +243,8 @@ class Invocation:
     readable: Sequence[Path] = ()
     """Further paths it may read and execute: a CLI's installation."""
     home: Mapping[str, Path] = field(default_factory=dict)
-    """Files and folders of this machine let into its clean home as copies, by relative path: a login."""
+    """Files and folders of this machine let into its clean home as copies, by relative path: a
+    login."""
     collect: Sequence[str] = ()
     """Globs below its home: files kept, at its end, in the attempt's logs under `home/`."""
     provider: Provider | None = None
@@ -231,14 +252,16 @@ class Invocation:
 
 
 class AgentIntegration(Protocol):
-    """Translates a Host-owned task into one invocation and reads what the agent printed. It runs nothing itself."""
+    """Translates a Host-owned task into one invocation and reads what the agent printed. It runs
+    nothing itself."""
 
     @property
     def identity(self) -> AgentIdentity: ...
 
     @property
     def program(self) -> str:
-        """Which of the Benchmark's Programs the workspace starts from: 'initial', 'random' or 'parametric'."""
+        """Which of the Benchmark's Programs the workspace starts from: 'initial', 'random' or
+        'parametric'."""
 
     @property
     def resumes(self) -> bool:
@@ -246,7 +269,8 @@ class AgentIntegration(Protocol):
 
     @property
     def call_seconds(self) -> float | None:
-        """Longest call its shell waits for; `submit` and `wait` come back before. None: it waits for any."""
+        """Longest call its shell waits for; `submit` and `wait` come back before. None: it waits
+        for any."""
 
     @property
     def variables(self) -> Sequence[str]:
@@ -257,16 +281,16 @@ class AgentIntegration(Protocol):
         """What it has to reach, known before anything is started; None: it needs no network."""
 
     def probe(self) -> Mapping[str, str]:
-        """Versions for the record. Raises AgentError, with the command that mends it, for what is missing."""
+        """Versions for the record. Raises AgentError, with the command that mends it, for what is
+        missing."""
 
     def invoke(self, task: AgentTask) -> Invocation: ...
 
     def read(self, lines: Iterable[str], logs: Path | None = None) -> Transcript:
         """The transcript of one process's raw stream, its usage that of this process alone.
 
-        `logs` is the attempt's folder: `stderr.log`, and `home/` with what the invocation collects. What is not known
-        is kept and counted, never fatal.
-        """
+        `logs` is the attempt's folder: `stderr.log`, and `home/` with what the invocation collects.
+        What is not known is kept and counted, never fatal."""
 
 
 class AgentProcess(Protocol):
@@ -295,21 +319,23 @@ class AgentLauncher(Protocol):
         """Where an agent finds the gateway's `socket`."""
 
     def proxy_usage(self, logs: Path) -> ProxyUsage | None:
-        """What the proxy of an attempt passed on, by the log it left in `logs`; None where there is none."""
+        """What the proxy of an attempt passed on, by the log it left in `logs`; None where there is
+        none."""
 
     def recover(self, logs: Path, home: Path) -> None:
-        """Wait until nothing of the attempt that logged to `logs` runs any more; its Host was killed.
+        """Wait until nothing of the attempt that logged to `logs` runs any more; its Host was
+        killed.
 
-        Then keep of its `home` what the attempt's end would have kept. Raises AgentError where it does not end.
-        """
+        Then keep of its `home` what the attempt's end would have kept. Raises AgentError where it
+        does not end."""
 
     def start(self, site: AgentSite, invoke: Callable[[AgentTask], Invocation]) -> AgentProcess:
-        """Write the files, start the process, return. Standard output and error stream to files in `site.logs`, masked.
+        """Write the files, start the process, return. Standard output and error stream to files in
+        `site.logs`, masked.
 
-        `stdout.log` is there before the agent is: an attempt without it never began.
-        `stdout.times` has a line `N SECONDS` wherever line N of standard output, from 0, came at another tenth of a
-        second since the start than the line before.
-        """
+        `stdout.log` is there before the agent is: an attempt without it never began. `stdout.times`
+        has a line `N SECONDS` wherever line N of standard output, from 0, came at another tenth of
+        a second since the start than the line before."""
 
 
 @dataclass(frozen=True)
@@ -320,34 +346,38 @@ class AgentSite:
     socket: Path
     """The gateway's Unix socket."""
     logs: Path
-    """Outside the workspace: `stdout.log`, `stdout.times`, `stderr.log`, `invocation.json`, `proxy.jsonl`, `home/`."""
+    """Outside the workspace: `stdout.log`, `stdout.times`, `stderr.log`, `invocation.json`,
+    `proxy.jsonl`, `home/`."""
     prompt: str
     seed: int
     resumed: bool = False
     session_id: str = ""
     """As in AgentTask."""
     home: Path | None = None
-    """The agent's home, kept from one attempt to the next so that a session can be resumed. None: a new one."""
+    """The agent's home, kept from one attempt to the next so that a session can be resumed. None: a
+    new one."""
 
 
-# --- Session -----------------------------------------------------------------------------------------------------
+# --- Session --------------------------------------------------------------------------------------
 
 
 class SessionHandler(Protocol):
     """What a gateway serves: the Kernel's Session."""
 
     def handle(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer, a JSON object with at least `state`. Raises Refused. May block up to `block_seconds`."""
+        """The answer, a JSON object with at least `state`. Raises Refused. May block up to
+        `block_seconds`."""
 
 
 class Gateway(Protocol):
     """The Host's end of the agent's socket."""
 
     def open(self, handler: SessionHandler) -> AbstractContextManager[Path]:
-        """Serve `handler` on a fresh Unix socket while the context is open; yields the socket's (short) path."""
+        """Serve `handler` on a fresh Unix socket while the context is open; yields the socket's
+        (short) path."""
 
 
-# --- Observers ---------------------------------------------------------------------------------------------------
+# --- Observers ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

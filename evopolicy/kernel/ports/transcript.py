@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 StepSource = Literal["agent", "tool", "user", "system"]
-ErrorKind = Literal["", "rate_limit", "overload", "network", "authentication", "context", "refusal", "other"]
+ErrorKind = Literal[
+    "", "rate_limit", "overload", "network", "authentication", "context", "refusal", "other"
+]
 """Why a provider did not answer; '' for no error."""
 
 
@@ -77,18 +79,23 @@ ESTIMATED: Mapping[str, str] = {
 
 
 MOST = 2**53
-"""Larger counts are no counts: JSON's readers do not agree on them, and the journal holds no integer above 64 bits."""
+"""Larger counts are no counts: JSON's readers do not agree on them, and the journal holds no
+integer above 64 bits."""
 MOST_COST = 1e9
 """US dollars, likewise."""
 
 
 def bounded(usage: Usage) -> Usage:
-    """`usage` without what cannot be: negative, not finite, no number, or above any count there could be."""
+    """`usage` without what cannot be: negative, not finite, no number, or above any count there
+    could be."""
     counts = {name: getattr(usage, name) for name in _COUNTS}
     cost = usage.cost_usd
     known = type(cost) in (int, float) and 0 <= cost <= MOST_COST  # type: ignore[operator]
     return Usage(
-        **{name: count if type(count) is int and 0 <= count <= MOST else None for name, count in counts.items()},
+        **{
+            name: count if type(count) is int and 0 <= count <= MOST else None
+            for name, count in counts.items()
+        },
         cost_usd=float(cost) if known and cost is not None else None,
         cost_is_estimate=usage.cost_is_estimate is True,
         tokens_are_estimate=usage.tokens_are_estimate is True,
@@ -99,7 +106,8 @@ _COUNTS = (*TOKENS, "reasoning_tokens", "requests")
 
 
 def usage_numbers(usage: Mapping[str, Any]) -> dict[str, float]:
-    """What the provider reported of a Usage as a mapping, numbers only: None and flags are left out."""
+    """What the provider reported of a Usage as a mapping, numbers only: None and flags are left
+    out."""
     return {
         key: float(value)
         for key, value in usage.items()
@@ -114,14 +122,16 @@ class Transcript:
     steps: tuple[Step, ...] = ()
     usage: Usage = Usage()
     completed: bool | None = False
-    """The stream's own final event says success; None: it has none, so the exit code alone tells."""
+    """The stream's own final event says success; None: it has none, so the exit code alone
+    tells."""
     error: str = ""
     """The provider's own words where it did not."""
     error_kind: ErrorKind = ""
     session_id: str = ""
     """What the provider needs to resume."""
     response_ids: tuple[str, ...] = ()
-    """The provider's ids of all answers the stream tells of, where it names them: others are not explained by it."""
+    """The provider's ids of all answers the stream tells of, where it names them: others are not
+    explained by it."""
     seconds: float | None = None
     """From the agent's start to its last output; filled in by the Host."""
     unknown_events: Mapping[str, int] = field(default_factory=dict)

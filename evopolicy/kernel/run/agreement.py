@@ -1,8 +1,9 @@
-"""Whether a record agrees with itself: the scores its journal tells, and the Episode files they were made of.
+"""Whether a record agrees with itself: the scores its journal tells, and the Episode files they
+were made of.
 
-A score is computed here as it was when it was written down. A file that is not there contradicts nothing (it may have
-been shed), nor does one that cannot be read, which is named by whoever reads it.
-"""
+A score is computed here as it was when it was written down. A file that is not there contradicts
+nothing (it may have been shed), nor does one that cannot be read, which is named by whoever reads
+it."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ _REMEDY = "one of them was changed: restore the Run's folder from a copy, or lea
 
 
 def heldout_contradiction(run: Run, result_key: str = "") -> str:
-    """In one sentence, how the held-out score of `run` differs from its Episodes; '' where it does not.
+    """In one sentence, how the held-out score of `run` differs from its Episodes; '' where it does
+    not.
 
-    What every table shows, so one file is read. `run` as it was loaded, `result_key` as of `Run.under`.
-    """
+    What every table shows, so one file is read. `run` as it was loaded, `result_key` as of
+    `Run.under`."""
     key = result_key or run.record.result_key
     result = run.under(key).result
     if result.selected is None or result.assessment is None:
@@ -40,7 +42,8 @@ def heldout_contradiction(run: Run, result_key: str = "") -> str:
 
 
 def contradictions(run: Run) -> Iterator[str]:
-    """Each score of `run` that its files contradict, in one sentence: of Submissions and under every rule it had.
+    """Each score of `run` that its files contradict, in one sentence: of Submissions and under
+    every rule it had.
 
     `run` as it was loaded.
     """
@@ -69,8 +72,12 @@ def _published(run: Run, submission: SubmissionState) -> Iterator[str]:
         yield _differ(run, f"{what} was of the Episodes {expected}", name, f"holds {actual}")
     elif (score := mean_score(graded)) != submission.score:
         yield _differ(run, f"{what} scored {submission.score!r}", name, f"comes to {score!r}")
-    elif (failures := failure_counts([episode.outcome for episode in graded])) != dict(submission.failures):
-        yield _differ(run, f"{what} had the failures {dict(submission.failures)}", name, f"tells {failures}")
+    elif (failures := failure_counts([episode.outcome for episode in graded])) != dict(
+        submission.failures
+    ):
+        yield _differ(
+            run, f"{what} had the failures {dict(submission.failures)}", name, f"tells {failures}"
+        )
 
 
 def _shown_score(run: Run, submission: int) -> tuple[str, object] | None:
@@ -83,7 +90,9 @@ def _shown_score(run: Run, submission: int) -> tuple[str, object] | None:
     return (name, content["score"]) if "score" in content else None
 
 
-def _measured(run: Run, key: str, split: PrivateSplit, program: str, recorded: Measurement) -> Iterator[str]:
+def _measured(
+    run: Run, key: str, split: PrivateSplit, program: str, recorded: Measurement
+) -> Iterator[str]:
     what = f"{split.capitalize()} of the Program {program[:12]}"
     name = graded_path(Path(), split, program).as_posix()
     by_index = {episode.outcome.index: episode for episode in _graded(run, name)}
@@ -91,17 +100,23 @@ def _measured(run: Run, key: str, split: PrivateSplit, program: str, recorded: M
         size = run.record.under(key).pool.size(split)
         by_index = {index: episode for index, episode in by_index.items() if index < size}
     else:
-        by_index = {index: episode for index, episode in by_index.items() if index < recorded.episodes}
+        by_index = {
+            index: episode for index, episode in by_index.items() if index < recorded.episodes
+        }
     if not by_index:
         return
     if len(by_index) != recorded.episodes:
-        yield _differ(run, f"{what} had {recorded.episodes} Episodes", name, f"holds {len(by_index)} of them")
+        yield _differ(
+            run, f"{what} had {recorded.episodes} Episodes", name, f"holds {len(by_index)} of them"
+        )
         return
     measured = measure_graded([by_index[index] for index in sorted(by_index)])
     if measured.mean != recorded.mean:
         yield _differ(run, f"{what} came to {recorded.mean!r}", name, f"comes to {measured.mean!r}")
     elif measured.failed != recorded.failed:
-        yield _differ(run, f"{what} had {recorded.failed} failed Episodes", name, f"tells {measured.failed}")
+        yield _differ(
+            run, f"{what} had {recorded.failed} failed Episodes", name, f"tells {measured.failed}"
+        )
     elif not _as_close(measured.standard_error, recorded.standard_error):
         error = f"the standard error {recorded.standard_error!r}"
         yield _differ(run, f"{what} had {error}", name, f"comes to {measured.standard_error!r}")

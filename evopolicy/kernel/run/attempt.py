@@ -1,4 +1,5 @@
-"""One attempt of an agent: its process from its start to the end of everything it started, within its limits."""
+"""One attempt of an agent: its process from its start to the end of everything it started, within
+its limits."""
 
 from __future__ import annotations
 
@@ -12,9 +13,23 @@ import msgspec
 
 from evopolicy.kernel.clock import AgentClock
 from evopolicy.kernel.errors import EvoPolicyError
-from evopolicy.kernel.ports.protocols import AgentIntegration, AgentLauncher, AgentLimits, AgentProcess, AgentSite
+from evopolicy.kernel.ports.protocols import (
+    AgentIntegration,
+    AgentLauncher,
+    AgentLimits,
+    AgentProcess,
+    AgentSite,
+)
 from evopolicy.kernel.ports.proxy_usage import ProxyUsage
-from evopolicy.kernel.ports.transcript import TOKENS, ErrorKind, Transcript, Usage, bounded, tool_calls, turns
+from evopolicy.kernel.ports.transcript import (
+    TOKENS,
+    ErrorKind,
+    Transcript,
+    Usage,
+    bounded,
+    tool_calls,
+    turns,
+)
 from evopolicy.kernel.run.endings import Ending, judged, words
 from evopolicy.kernel.run.prices import NO_PRICES, PriceTable
 from evopolicy.kernel.run.stream import STDOUT, read_transcript
@@ -28,7 +43,8 @@ USAGE_SECONDS = 2.0
 UNTOLD_ANSWERS = 2
 """That a stream which was cut may not tell of any more: the last one, and one of a side call."""
 EXPLAINED_SHARE = 0.02
-"""Of all tokens: providers count a session's own side calls, and round, differently from their programs."""
+"""Of all tokens: providers count a session's own side calls, and round, differently from their
+programs."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +67,8 @@ class AgentEnd:
     """How one attempt ended."""
 
     reason: str
-    """'finished', 'exited', 'crashed', 'wall_time', 'idle', 'tokens', 'cost', 'requests', 'context', 'refusal',
-    'authentication', 'unanswered', 'provider', 'host_failed'."""
+    """'finished', 'exited', 'crashed', 'wall_time', 'idle', 'tokens', 'cost', 'requests',
+    'context', 'refusal', 'authentication', 'unanswered', 'provider', 'host_failed'."""
     exit_code: int | None
     """None where the Host had to stop it."""
     thinking_seconds: float
@@ -68,22 +84,27 @@ class AgentEnd:
     steps: int
     """Messages in its transcript."""
     turns: int
-    """Of them, the agent's own, at most the answers its proxy passed on; where its stream tells of none, those."""
+    """Of them, the agent's own, at most the answers its proxy passed on; where its stream tells of
+    none, those."""
     tool_calls: int
     session_id: str
     """The provider's session, to be resumed."""
     unexplained_tokens: int | None
-    """Tokens the Host's proxy passed on that the stream does not tell of; None where it cannot be known."""
+    """Tokens the Host's proxy passed on that the stream does not tell of; None where it cannot be
+    known."""
 
 
 class NotStarted(Exception):
     """No agent was started; its cause says why."""
 
 
-def run_attempt(setup: AttemptSetup, session: Session, socket: Path, attempt: int, ledger: Ledger) -> AgentEnd:
+def run_attempt(
+    setup: AttemptSetup, session: Session, socket: Path, attempt: int, ledger: Ledger
+) -> AgentEnd:
     """Start the agent, wait until it has ended or a limit is met, end everything it started.
 
-    `ledger` tells the Run as earlier attempts left it: what they used counts. Never waits for an Evaluation in flight.
+    `ledger` tells the Run as earlier attempts left it: what they used counts. Never waits for an
+    Evaluation in flight.
 
     Raises NotStarted where there is no agent after all, whatever the reason.
     """
@@ -150,7 +171,8 @@ def waited_of(thinking: float, proxied: ProxyUsage | None) -> float:
 
 
 def counted_turns(transcript: Transcript, proxied: ProxyUsage | None) -> int:
-    """Never more than answers of its model: a stream that tells several calls of one answer apart has more messages."""
+    """Never more than answers of its model: a stream that tells several calls of one answer apart
+    has more messages."""
     answers = (proxied.answers if proxied else None) or 0
     return min(turns(transcript) or answers, answers or turns(transcript))
 
@@ -163,19 +185,23 @@ def attempt_logs(logs: Path, attempt: int) -> Path:
 
 
 def joined_usage(reported: Usage, proxied: ProxyUsage | None) -> Usage:
-    """What the Host's proxy counted where the provider told all of it, else what the stream reports, else its estimate.
+    """What the Host's proxy counted where the provider told all of it, else what the stream
+    reports, else its estimate.
 
-    A stream leaves out what its program never got: answers that broke off, requests of the agent's own; and one that
-    goes on with a session may count what was before. The cost is the program's figure where it says one for the same
-    tokens, or for fewer.
-    """
+    A stream leaves out what its program never got: answers that broke off, requests of the agent's
+    own; and one that goes on with a session may count what was before. The cost is the program's
+    figure where it says one for the same tokens, or for fewer."""
     if proxied is None or proxied.usage.output_tokens is None:
         return reported
     proxied = replace(proxied, usage=bounded(proxied.usage))
-    counted, streamed = (all_tokens(msgspec.to_builtins(usage)) for usage in (proxied.usage, reported))
+    counted, streamed = (
+        all_tokens(msgspec.to_builtins(usage)) for usage in (proxied.usage, reported)
+    )
     by_stream = streamed == counted or (proxied.estimated and reported.output_tokens)
     merged = msgspec.to_builtins(reported if by_stream else proxied.usage)
-    merged["tokens_are_estimate"] = bool(merged["tokens_are_estimate"] or (proxied.estimated and not by_stream))
+    merged["tokens_are_estimate"] = bool(
+        merged["tokens_are_estimate"] or (proxied.estimated and not by_stream)
+    )
     if reported.cost_usd is not None and streamed <= counted:
         merged |= {
             "cost_usd": reported.cost_usd,
@@ -188,16 +214,22 @@ def joined_usage(reported: Usage, proxied: ProxyUsage | None) -> Usage:
 def unexplained(transcript: Transcript, proxied: ProxyUsage | None) -> int | None:
     """Tokens of requests that `transcript` does not tell of; None where it cannot be known.
 
-    By the ids of answers where the stream names them, else by the totals where it ends with them, else by how many
-    answers there were beside how many messages and calls: an agent that ends itself before its totals hides nothing.
-    """
+    By the ids of answers where the stream names them, else by the totals where it ends with them,
+    else by how many answers there were beside how many messages and calls: an agent that ends
+    itself before its totals hides nothing."""
     if proxied is None or proxied.usage.output_tokens is None:
         return None  # what passes through a tunnel is not counted
-    more = all_tokens(msgspec.to_builtins(proxied.usage)) - all_tokens(msgspec.to_builtins(transcript.usage))
+    more = all_tokens(msgspec.to_builtins(proxied.usage)) - all_tokens(
+        msgspec.to_builtins(transcript.usage)
+    )
     totals_agree = transcript.completed and transcript.usage.output_tokens is not None and more <= 0
-    if transcript.response_ids and not totals_agree:  # a broken answer, or a failed compaction, has an id of its own
+    if (
+        transcript.response_ids and not totals_agree
+    ):  # a broken answer, or a failed compaction, has an id of its own
         streamed = set(transcript.response_ids)
-        return sum(tokens for response, tokens in proxied.responses.items() if response not in streamed)
+        return sum(
+            tokens for response, tokens in proxied.responses.items() if response not in streamed
+        )
     if not transcript.completed or transcript.usage.output_tokens is None or proxied.estimated:
         answers, known = len(proxied.responses), turns(transcript) + tool_calls(transcript)
         spare = answers - known
@@ -237,7 +269,10 @@ def _watch(
             if now - closed > limits.finish_grace_seconds:
                 return FINISHED, None
             continue
-        if limits.wall_seconds is not None and thought_before + clock.thinking > limits.wall_seconds:
+        if (
+            limits.wall_seconds is not None
+            and thought_before + clock.thinking > limits.wall_seconds
+        ):
             return "wall_time", None
         if over := spending.over(now):
             return over, None
@@ -246,9 +281,12 @@ def _watch(
 
 
 class _Spending:
-    """What the provider has counted over all attempts, against the limits on requests, tokens and cost."""
+    """What the provider has counted over all attempts, against the limits on requests, tokens and
+    cost."""
 
-    def __init__(self, setup: AttemptSetup, logs: Path, before: Mapping[str, Any], process: AgentProcess) -> None:
+    def __init__(
+        self, setup: AttemptSetup, logs: Path, before: Mapping[str, Any], process: AgentProcess
+    ) -> None:
         self._setup = setup
         self._logs = logs
         self._before = before
@@ -257,9 +295,14 @@ class _Spending:
         self._next = 0.0
 
     def over(self, now: float) -> str:
-        """'requests', 'tokens' or 'cost' where that limit is passed, else ''. Reads only what grew."""
+        """'requests', 'tokens' or 'cost' where that limit is passed, else ''. Reads only what
+        grew."""
         limits = self._setup.limits
-        if (limits.requests, limits.tokens, limits.cost_usd) == (None, None, None) or now < self._next:
+        if (limits.requests, limits.tokens, limits.cost_usd) == (
+            None,
+            None,
+            None,
+        ) or now < self._next:
             return ""
         proxied, size = self._process.proxy_usage(), _size(self._logs / STDOUT)
         if proxied is not None and proxied.over:
@@ -270,13 +313,20 @@ class _Spending:
         self._seen = seen
         usage = self._so_far(proxied)
         ended = time.monotonic()
-        self._next = ended + max(USAGE_SECONDS, 10 * (ended - now))  # a long stream takes a tenth of the time at most
+        self._next = ended + max(
+            USAGE_SECONDS, 10 * (ended - now)
+        )  # a long stream takes a tenth of the time at most
         if limits.tokens is not None and all_tokens(usage) > limits.tokens:
             return "tokens"
-        return "cost" if limits.cost_usd is not None and (usage.get("cost_usd") or 0.0) > limits.cost_usd else ""
+        return (
+            "cost"
+            if limits.cost_usd is not None and (usage.get("cost_usd") or 0.0) > limits.cost_usd
+            else ""
+        )
 
     def _so_far(self, proxied: ProxyUsage | None) -> dict[str, Any]:
-        """Of all attempts: of this one, what its stream says or its proxy counted, whichever is more."""
+        """Of all attempts: of this one, what its stream says or its proxy counted, whichever is
+        more."""
         limits, prices = self._setup.limits, self._setup.prices
         reported = Usage()
         if limits.tokens is not None or limits.cost_usd is not None:
@@ -287,7 +337,9 @@ class _Spending:
         most = max(counted, key=all_tokens)
         costs = [usage["cost_usd"] for usage in counted if usage["cost_usd"] is not None]
         requests = proxied.usage.requests if proxied else reported.requests
-        return add_usage(self._before, {**most, "cost_usd": max(costs, default=None), "requests": requests})
+        return add_usage(
+            self._before, {**most, "cost_usd": max(costs, default=None), "requests": requests}
+        )
 
 
 def _size(path: Path) -> int:

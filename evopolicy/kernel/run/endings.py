@@ -1,8 +1,9 @@
-"""How an attempt of an agent's ended: by its exit, its stream, and what the Host's proxy saw of its provider.
+"""How an attempt of an agent's ended: by its exit, its stream, and what the Host's proxy saw of its
+provider.
 
-What an agent could do is a score; what kept it from trying never is. What the proxy refused or its provider answered
-is known to the Host, so that decides before the words of the agent's program, which takes one for the other.
-"""
+What an agent could do is a score; what kept it from trying never is. What the proxy refused or its
+provider answered is known to the Host, so that decides before the words of the agent's program,
+which takes one for the other."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _STDERR_BYTES = 65_536
 _BEGINS = re.compile(r"(?i)\W*(error|unknown|invalid|unexpected|fatal|cannot)\b")
 """How a line begins that says why a program ends, among a page of help."""
 _TELLING = re.compile(
-    r"error|unknown|invalid|unexpected|cannot|can't|not found|no such|fail|denied|refus", re.IGNORECASE
+    r"error|unknown|invalid|unexpected|cannot|can't|not found|no such|fail|denied|refus",
+    re.IGNORECASE,
 )
 
 
@@ -46,23 +48,36 @@ class Ending:
 
     @property
     def seen(self) -> ProxyUsage | None:
-        """What the proxy has read of its requests; None where they passed by unread, or there is none."""
-        return self.proxied if self.proxied is not None and self.proxied.answers is not None else None
+        """What the proxy has read of its requests; None where they passed by unread, or there is
+        none."""
+        return (
+            self.proxied if self.proxied is not None and self.proxied.answers is not None else None
+        )
 
     @property
     def kind(self) -> ErrorKind:
-        """Why its provider did not answer: as the proxy saw it, before what its program makes of that."""
+        """Why its provider did not answer: as the proxy saw it, before what its program makes of
+        that."""
         kind, trouble = self.transcript.error_kind, self.proxied.trouble if self.proxied else ""
         if kind in ("context", "refusal"):
             return kind
-        if trouble and not self.transcript.completed and (self.seen is not None or kind in ("", "other")):
+        if (
+            trouble
+            and not self.transcript.completed
+            and (self.seen is not None or kind in ("", "other"))
+        ):
             return trouble
         return "other" if self.seen is not None and kind == "authentication" else kind
 
     @property
     def unheard(self) -> bool:
         """Whether its model said nothing at all."""
-        if self.provider is None or self.submitted or tool_calls(self.transcript) or self.kind == "refusal":
+        if (
+            self.provider is None
+            or self.submitted
+            or tool_calls(self.transcript)
+            or self.kind == "refusal"
+        ):
             return False
         if self.seen is not None:
             return self.seen.answers == 0
@@ -95,7 +110,13 @@ def judged(end: Ending) -> str:
 
 def _failed(end: Ending) -> str:
     """'' where its provider did not."""
-    return PROVIDER if end.kind in PROVIDER_ERRORS else AUTHENTICATION if end.kind == "authentication" else ""
+    return (
+        PROVIDER
+        if end.kind in PROVIDER_ERRORS
+        else AUTHENTICATION
+        if end.kind == "authentication"
+        else ""
+    )
 
 
 def _unheard(end: Ending) -> str:
@@ -119,7 +140,8 @@ def _failed_long(end: Ending) -> bool:
 
 
 def words(end: Ending, reason: str) -> str:
-    """What is to be said of why it ended so, in the provider's own words where it is the one that failed."""
+    """What is to be said of why it ended so, in the provider's own words where it is the one that
+    failed."""
     error, seen = end.transcript.error, end.seen
     if seen is not None and reason == seen.over:
         return seen.refused
@@ -130,7 +152,11 @@ def words(end: Ending, reason: str) -> str:
     if seen is not None and (seen.words or (seen.refused and reason == UNANSWERED)):
         return seen.words or seen.refused
     if seen is not None and not seen.usage.requests:
-        how = "had to be stopped" if end.exit_code is None else f"ended with exit code {end.exit_code}"
+        how = (
+            "had to be stopped"
+            if end.exit_code is None
+            else f"ended with exit code {end.exit_code}"
+        )
         last = " ".join(error.split()) or _last_words(end.logs) or "it says nothing"
         return f"its program {how} before it asked its model anything: {last}"
     if seen is not None and reason == PROVIDER and not seen.answers:
@@ -144,7 +170,9 @@ def remedy(end_reason: str, error: str, provider: Provider | None) -> str:
     if end_reason == AUTHENTICATION:
         variable = provider.key_variable if provider else ""
         key = f"put a key that may into {variable} (agent.key_variable)"
-        return key if variable else "log in again, or name the variable of a key in agent.key_variable"
+        return (
+            key if variable else "log in again, or name the variable of a key in agent.key_variable"
+        )
     if "before it asked" in error:
         return "see agent.arguments, agent.cli and agent.configuration"
     return "see agent.model, agent.effort, agent.base_url and agent.arguments"
@@ -156,7 +184,11 @@ def _last_words(logs: Path) -> str:
         try:
             with (logs / name).open("rb") as file:
                 file.seek(max(0, file.seek(0, 2) - _STDERR_BYTES))
-                lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+                lines = [
+                    line.strip()
+                    for line in file.read().decode(errors="replace").splitlines()
+                    if line.strip()
+                ]
         except OSError:
             continue
         if lines:

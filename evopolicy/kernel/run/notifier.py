@@ -18,18 +18,24 @@ class Notifier:
         self.state: Callable[[], RunState] = RunState
         self.offset = 0
         self.total = 0
-        """Where Validation counts over several Programs: what came before this one, and all of it."""
+        """Where Validation counts over several Programs: what came before this one, and all of
+        it."""
 
     def event(self, event: Event) -> None:
         for observer in self._observers:
             _quietly(observer.on_event, event)
 
     def progress(
-        self, phase: Literal["starting", "session", "validation", "assessment", "done"], done: int, total: int
+        self,
+        phase: Literal["starting", "session", "validation", "assessment", "done"],
+        done: int,
+        total: int,
     ) -> None:
         published = self.state().published
         best = max((s.score for s in published if s.score is not None), default=None)
-        progress = Progress(phase, self.offset + done, self.total or total, len(self.state().submissions), best)
+        progress = Progress(
+            phase, self.offset + done, self.total or total, len(self.state().submissions), best
+        )
         for observer in self._observers:
             _quietly(observer.on_progress, progress)
 

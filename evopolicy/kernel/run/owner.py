@@ -1,4 +1,5 @@
-"""Who works in a folder: one command at a time, by a lock that is gone with its last process, however that ended."""
+"""Who works in a folder: one command at a time, by a lock that is gone with its last process,
+however that ended."""
 
 from __future__ import annotations
 
@@ -56,18 +57,22 @@ class Owned(RecordError):
     """Another command works in the folder."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
-        super().__init__(f"{folder}: another command works there ({owner}); wait for it, or end it with Ctrl-C")
+        super().__init__(
+            f"{folder}: another command works there ({owner}); wait for it, or end it with Ctrl-C"
+        )
         self.owner = owner
 
 
 class Ownership:
-    """A folder that is this command's until `close`, and no other's. The lock lies beside the folder, which may move.
+    """A folder that is this command's until `close`, and no other's. The lock lies beside the
+    folder, which may move.
 
-    A child process that is given `fd` keeps it as well, so that what outlives its command is not taken for gone.
-    """
+    A child process that is given `fd` keeps it as well, so that what outlives its command is not
+    taken for gone."""
 
     def __init__(self, folder: Path) -> None:
-        """Make `folder` ours. Nothing in it is touched. Waits, bounded, for what is left of a command that was killed.
+        """Make `folder` ours. Nothing in it is touched. Waits, bounded, for what is left of a
+        command that was killed.
 
         Raises Owned, which says who has it, and RecordError where no lock can be had.
         """
@@ -76,12 +81,17 @@ class Ownership:
             make_folder(self._path.parent)
             self.fd = _taken(self._path)
             deadline = time.monotonic() + _ENDING_SECONDS
-            while self.fd < 0 and _recorded_owner(self._path).has_ended and time.monotonic() < deadline:
+            while (
+                self.fd < 0
+                and _recorded_owner(self._path).has_ended
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.1)
                 self.fd = _taken(self._path)
         except OSError as error:
             raise RecordError(
-                f"{self._path}: no lock can be had there ({error.strerror}); choose another output folder"
+                f"{self._path}: no lock can be had there ({error.strerror}); choose another "
+                "output folder"
             ) from None
         if self.fd < 0:
             raise Owned(folder, _recorded_owner(self._path))
@@ -175,4 +185,6 @@ def _command() -> str:
     """The words of this process; of an address only its key, since it may hold a password."""
     words = [word.partition("=")[0] + "=..." if "://" in word else word for word in sys.argv[1:]]
     name = Path(sys.argv[0]).name if sys.argv else ""
-    return NO_SECRETS.text(shlex.join(["evopolicy" if name == "main.py" else name, *words]))[:_COMMAND]
+    return NO_SECRETS.text(shlex.join(["evopolicy" if name == "main.py" else name, *words]))[
+        :_COMMAND
+    ]

@@ -24,10 +24,13 @@ class Price:
     def __post_init__(self) -> None:
         for name in ("input", "cached", "cache_write", "output"):
             if not 0 <= getattr(self, name) < 1e6:
-                raise ConfigError(f"prices: {name} has to be from 0 to 1e6 dollars, found {getattr(self, name)}")
+                raise ConfigError(
+                    f"prices: {name} has to be from 0 to 1e6 dollars, found {getattr(self, name)}"
+                )
 
     def cost(self, tokens: Mapping[str, Any]) -> float:
-        """US dollars for counts by the names of `Usage`; one that is missing or None counts as 0."""
+        """US dollars for counts by the names of `Usage`; one that is missing or None counts as
+        0."""
         each = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -49,7 +52,8 @@ class PriceTable:
     """By the provider's model id."""
 
     def price(self, model: str) -> Price | None:
-        """Of `model`, or of the longest listed id it is a dated snapshot of: `id-20...` or `id@20...`.
+        """Of `model`, or of the longest listed id it is a dated snapshot of: `id-20...` or
+        `id@20...`.
 
         What follows in brackets, as `id[1m]`, is no other model.
         """
@@ -61,14 +65,22 @@ class PriceTable:
 
     def with_own(self, model: str, price: Price | None) -> PriceTable:
         """The list with the user's own `price` of `model`, where there is one."""
-        return self if price is None else replace(self, models={**self.models, model.partition("[")[0]: price})
+        return (
+            self
+            if price is None
+            else replace(self, models={**self.models, model.partition("[")[0]: price})
+        )
 
     def estimated(self, usage: Usage, model: str) -> Usage:
-        """`usage` with a cost: the provider's own where it says one, else by this list and marked as an estimate."""
+        """`usage` with a cost: the provider's own where it says one, else by this list and marked
+        as an estimate."""
         price = self.price(model)
         if usage.cost_usd is not None or price is None or usage.output_tokens is None:
             return usage
-        counts = {kind: getattr(usage, kind) for kind in ("input_tokens", "cached_tokens", "cache_write_tokens")}
+        counts = {
+            kind: getattr(usage, kind)
+            for kind in ("input_tokens", "cached_tokens", "cache_write_tokens")
+        }
         cost = price.cost({**counts, "output_tokens": usage.output_tokens})
         return replace(usage, cost_usd=round(cost, 6), cost_is_estimate=True)
 

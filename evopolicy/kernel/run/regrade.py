@@ -1,8 +1,9 @@
-"""Grading a Run's Programs again, with no agent: by another rule, on more or other Episodes, each on both splits.
+"""Grading a Run's Programs again, with no agent: by another rule, on more or other Episodes, each
+on both splits.
 
-The new record is a Run of its own that names its parent. The agent's part of it is the parent's journal up to the
-handoff; the Episodes the parent has measured under the same conditions are taken over, not run again.
-"""
+The new record is a Run of its own that names its parent. The agent's part of it is the parent's
+journal up to the handoff; the Episodes the parent has measured under the same conditions are taken
+over, not run again."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from evopolicy.kernel.files.program import link_program
 from evopolicy.kernel.ports.benchmark import PrivateSplit
 from evopolicy.kernel.ports.protocols import Observer
 from evopolicy.kernel.run.notifier import Notifier
-from evopolicy.kernel.run.result import Grading, complete, graded_path, has_ended, measure_split, validate
+from evopolicy.kernel.run.result import (
+    Grading,
+    complete,
+    graded_path,
+    has_ended,
+    measure_split,
+    validate,
+)
 from evopolicy.kernel.secrecy.secrets import masked_events
 from evopolicy.kernel.session.failures import MEANINGS
 from evopolicy.kernel.session.journal import JOURNAL, Journal, read_journal
@@ -38,15 +46,21 @@ from evopolicy.kernel.values import canonical_json
 
 
 def lay_regrade(
-    parent: Run, folder: Path, record: RunRecord, measuring: Mapping[str, str] = MappingProxyType({})
+    parent: Run,
+    folder: Path,
+    record: RunRecord,
+    measuring: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Make `folder` a Run's that has the agent's part of `parent` and `record`; one that is begun is left as it is.
+    """Make `folder` a Run's that has the agent's part of `parent` and `record`; one that is begun
+    is left as it is.
 
-    `measuring`: versions of what an Episode's outcome depends on. Raises RecordError where the parent never handed off,
-    or the folder holds another record, or a regrade that began with other versions.
-    """
+    `measuring`: versions of what an Episode's outcome depends on. Raises RecordError where the
+    parent never handed off, or the folder holds another record, or a regrade that began with other
+    versions."""
     if parent.state.candidates is None:
-        raise RecordError(f"{parent.folder.name}: has not handed off its candidates yet; finish the Run first")
+        raise RecordError(
+            f"{parent.folder.name}: has not handed off its candidates yet; finish the Run first"
+        )
     if (folder / RECORD).exists():
         if read_record(folder).result_key != record.result_key:
             raise RecordError(f"{folder}: holds another record; name the regrade differently")
@@ -57,8 +71,12 @@ def lay_regrade(
     make_folder(folder)
     for name in AGENTS_PART:
         if (parent.folder / name).exists() and not (folder / name).is_symlink():
-            link_durably(folder / name, os.path.relpath((parent.folder / name).resolve(), folder.resolve()))
-    write_durably(folder / JOURNAL, b"".join(canonical_json(event) + b"\n" for event in _agents_part(parent)))
+            link_durably(
+                folder / name, os.path.relpath((parent.folder / name).resolve(), folder.resolve())
+            )
+    write_durably(
+        folder / JOURNAL, b"".join(canonical_json(event) + b"\n" for event in _agents_part(parent))
+    )
     write_record(folder, record)  # last: what has one is whole
 
 
@@ -84,11 +102,14 @@ def adopt(folder: Path, split: PrivateSplit, program: str, sources: Iterable[Pat
     return len(by_index) - before
 
 
-def regrade(grading: Grading, splits: Sequence[PrivateSplit], observers: Sequence[Observer] = ()) -> Run:
-    """Measure every published Program, and the initial one, on `splits`; then select and assess by the record's rule.
+def regrade(
+    grading: Grading, splits: Sequence[PrivateSplit], observers: Sequence[Observer] = ()
+) -> Run:
+    """Measure every published Program, and the initial one, on `splits`; then select and assess by
+    the record's rule.
 
-    Goes on where it was cut. Raises ExecutionError where an Evaluation cannot be completed; nothing is lost then.
-    """
+    Goes on where it was cut. Raises ExecutionError where an Evaluation cannot be completed; nothing
+    is lost then."""
     notifier = Notifier(observers)
     journal = Journal(grading.folder, notifier.event, masked_events(grading.bench.mask, MEANINGS))
     try:
@@ -102,7 +123,9 @@ def regrade(grading: Grading, splits: Sequence[PrivateSplit], observers: Sequenc
     return load_run(grading.folder)
 
 
-def _measure_all(grading: Grading, ledger: Ledger, notifier: Notifier, splits: Sequence[PrivateSplit]) -> None:
+def _measure_all(
+    grading: Grading, ledger: Ledger, notifier: Notifier, splits: Sequence[PrivateSplit]
+) -> None:
     programs = programs_of(grading.record, ledger)
     for program in programs:
         link_program(grading.folder, grading.store, program)
@@ -118,5 +141,8 @@ def _measure_all(grading: Grading, ledger: Ledger, notifier: Notifier, splits: S
 
 
 def programs_of(record: RunRecord, ledger: Ledger) -> list[str]:
-    """Digests of the initial Program and of every published one, once each, in the order they came."""
-    return list(dict.fromkeys([record.initial_program, *(s.program for s in ledger.state.published)]))
+    """Digests of the initial Program and of every published one, once each, in the order they
+    came."""
+    return list(
+        dict.fromkeys([record.initial_program, *(s.program for s in ledger.state.published)])
+    )

@@ -21,7 +21,13 @@ from evopolicy.kernel.session.failures import FAILING_PAID, invalidates_run
 from evopolicy.kernel.session.record import RunRecord
 from evopolicy.kernel.session.selection import Candidate, Measurement, measure, select
 from evopolicy.kernel.session.state import Ledger, ResultState, RunState
-from evopolicy.kernel.session.submission import OUTCOMES, Bench, read_graded, submission_folder, write_graded
+from evopolicy.kernel.session.submission import (
+    OUTCOMES,
+    Bench,
+    read_graded,
+    submission_folder,
+    write_graded,
+)
 
 
 @dataclass(frozen=True)
@@ -58,33 +64,47 @@ def complete(grading: Grading, ledger: Ledger, notifier: Notifier) -> None:
     if result.assessment is None:
         notifier.progress("assessment", 0, len(grading.pool.assessment))
         measured, seconds = measure_split(grading, ledger, notifier, "assessment", digest)
-        ledger.append("assessed", result=key, program=digest, measurement=_plain(measured), wall_seconds=seconds)
+        ledger.append(
+            "assessed",
+            result=key,
+            program=digest,
+            measurement=_plain(measured),
+            wall_seconds=seconds,
+        )
     reasons = [*ledger.state.handoff_reasons, *grading.bench.benchmark.spec.remarks]
     if failing_paid(grading, ledger.state, digest):
         reasons.append(FAILING_PAID)
-    ledger.append("ended", result=key, valid=not any(map(invalidates_run, reasons)), reasons=reasons)
+    ledger.append(
+        "ended", result=key, valid=not any(map(invalidates_run, reasons)), reasons=reasons
+    )
     notifier.progress("done", 0, 0)
 
 
 def failing_paid(grading: Grading, state: RunState, selected: str) -> bool:
-    """Whether a finished Episode, of the agent's Feedback or the Run's result, scored less than a failure."""
+    """Whether a finished Episode, of the agent's Feedback or the Run's result, scored less than a
+    failure."""
     folder = grading.folder
     files = [submission_folder(folder, submission.id) / OUTCOMES for submission in state.published]
     files += [graded_path(folder, "assessment", selected)]
     most = grading.bench.benchmark.spec.failure_score
     return any(
-        episode.outcome.failure is None and episode.score < most for file in files for episode in read_graded(file)
+        episode.outcome.failure is None and episode.score < most
+        for file in files
+        for episode in read_graded(file)
     )
 
 
 def _select(grading: Grading, ledger: Ledger, notifier: Notifier) -> tuple[str, int | None]:
-    """Digest and number of the selected Submission; the initial Program and None where nothing was published."""
+    """Digest and number of the selected Submission; the initial Program and None where nothing was
+    published."""
     state = ledger.state
     submissions = [s for s in state.published if s.id in (state.candidates or ())]
     if not submissions:
         return grading.record.initial_program, None
     config = grading.record.selection
-    programs = list(dict.fromkeys(s.program for s in submissions)) if config.needs_validation else []
+    programs = (
+        list(dict.fromkeys(s.program for s in submissions)) if config.needs_validation else []
+    )
     validated: dict[str, Measurement] = {}
     total = len(programs) * len(grading.pool.validation)
     for number, program in enumerate(programs):
@@ -93,7 +113,8 @@ def _select(grading: Grading, ledger: Ledger, notifier: Notifier) -> tuple[str, 
     notifier.offset = notifier.total = 0
     named = {number: rank for rank, number in enumerate(state.named)}
     candidates = [
-        Candidate(s.id, s.program, s.score or 0.0, validated.get(s.program), named.get(s.id)) for s in submissions
+        Candidate(s.id, s.program, s.score or 0.0, validated.get(s.program), named.get(s.id))
+        for s in submissions
     ]
     chosen = select(candidates, config)
     return chosen.program, chosen.submission
@@ -109,14 +130,17 @@ def validate(grading: Grading, ledger: Ledger, notifier: Notifier, program: str)
     if earlier is not None:
         return earlier
     measured, seconds = measure_split(grading, ledger, notifier, "validation", program)
-    ledger.append("validated", result=key, program=program, measurement=_plain(measured), wall_seconds=seconds)
+    ledger.append(
+        "validated", result=key, program=program, measurement=_plain(measured), wall_seconds=seconds
+    )
     return measured
 
 
 def measure_split(
     grading: Grading, ledger: Ledger, notifier: Notifier, split: PrivateSplit, program: str
 ) -> tuple[Measurement, float]:
-    """Measure `program` on `split`. Episodes measured before, by a killed Host or under another rule, are not rerun."""
+    """Measure `program` on `split`. Episodes measured before, by a killed Host or under another
+    rule, are not rerun."""
     started = time.monotonic()
     episodes = grading.pool.validation if split == "validation" else grading.pool.assessment
     path = graded_path(grading.folder, split, program)
@@ -165,7 +189,8 @@ def _evaluate(
     except EvoPolicyError as error:
         ledger.append("fault", where=split, program=program, message=str(error)[:2_000])
         raise ExecutionError(
-            f"{split} of Program {program[:12]} cannot be completed: {error}; the Run is kept: run the command again"
+            f"{split} of Program {program[:12]} cannot be completed: {error}; the Run is kept: "
+            "run the command again"
         ) from error
     return evaluation.graded
 

@@ -1,4 +1,5 @@
-"""An attempt's raw stream on disk, read into its transcript: timed, and joined to the Submissions it led to."""
+"""An attempt's raw stream on disk, read into its transcript: timed, and joined to the Submissions
+it led to."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ import msgspec
 from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.files.durable import write_durably
 from evopolicy.kernel.files.received import names_in, read_part
-from evopolicy.kernel.files.versioned import DEPTH, PROXY_FORMAT, SCHEMA_KEY, TRANSCRIPT_FORMAT, parse_object
+from evopolicy.kernel.files.versioned import (
+    DEPTH,
+    PROXY_FORMAT,
+    SCHEMA_KEY,
+    TRANSCRIPT_FORMAT,
+    parse_object,
+)
 from evopolicy.kernel.ports.protocols import AgentIntegration
 from evopolicy.kernel.ports.transcript import Step, ToolCall, Transcript, bounded
 from evopolicy.kernel.session.journal import Event
@@ -35,30 +42,38 @@ _ANSWERED = re.compile(r'\\?"submission\\?": ?(\d{1,9})(?!\d)')
 
 
 def read_transcript(agent: AgentIntegration, logs: Path) -> Transcript:
-    """What an attempt printed, as far as it is there. A reader that fails costs the transcript, never the Run."""
+    """What an attempt printed, as far as it is there. A reader that fails costs the transcript,
+    never the Run."""
     try:
         document = agent.read(_lines(logs / STDOUT), logs)
         return plain(timed(_bounded(document), _times(logs / TIMES)))
     except Exception as error:
-        return Transcript(error=f"the transcript cannot be read: {type(error).__name__}: {error}", error_kind="other")
+        return Transcript(
+            error=f"the transcript cannot be read: {type(error).__name__}: {error}",
+            error_kind="other",
+        )
 
 
 def _bounded(transcript: Transcript) -> Transcript:
-    """What the journal gets of it, however much a provider said: the rest of a transcript has a file of its own."""
+    """What the journal gets of it, however much a provider said: the rest of a transcript has a
+    file of its own."""
     session = transcript.session_id
     return replace(
         transcript,
         usage=bounded(transcript.usage),
         error=str(transcript.error)[:ERROR_CHARACTERS],
-        session_id=session if isinstance(session, str) and len(session) <= SESSION_CHARACTERS else "",
+        session_id=session
+        if isinstance(session, str) and len(session) <= SESSION_CHARACTERS
+        else "",
     )
 
 
 def plain(transcript: Transcript, mask: Callable[[str], str] = lambda text: text) -> Transcript:
-    """`transcript` as it can be written and read: half characters replaced, what no record holds told, texts masked.
+    """`transcript` as it can be written and read: half characters replaced, what no record holds
+    told, texts masked.
 
-    A short text is masked once: a step is mostly names and empty texts, and there may be a hundred thousand.
-    """
+    A short text is masked once: a step is mostly names and empty texts, and there may be a hundred
+    thousand."""
     masked_texts: dict[str, str] = {}
 
     def masked(text: str) -> str:
@@ -86,7 +101,8 @@ def plain(transcript: Transcript, mask: Callable[[str], str] = lambda text: text
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines an agent printed, undecodable bytes replaced, none longer than MAX_LINE characters."""
+    """The lines an agent printed, undecodable bytes replaced, none longer than MAX_LINE
+    characters."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
@@ -119,19 +135,25 @@ def timed(transcript: Transcript, times: Sequence[tuple[int, float]]) -> Transcr
     def call(tool_call: ToolCall) -> ToolCall:
         return replace(tool_call, started=at(tool_call.line), ended=at(tool_call.result_line))
 
-    steps = [replace(step, seconds=at(step.line), calls=tuple(map(call, step.calls))) for step in transcript.steps]
+    steps = [
+        replace(step, seconds=at(step.line), calls=tuple(map(call, step.calls)))
+        for step in transcript.steps
+    ]
     return replace(transcript, steps=tuple(steps), seconds=times[-1][1])
 
 
 def joined(transcript: Transcript, events: Sequence[Event], attempt: int) -> Transcript:
-    """`transcript` with the Submission each step led to: by the session's answer it quotes, else by the time.
+    """`transcript` with the Submission each step led to: by the session's answer it quotes, else by
+    the time.
 
     `events` is the Run's journal.
     """
     begins = {e["attempt"]: e["time"] for e in events if e["event"] == "agent_started"}
     began, over = begins.get(attempt, math.inf), begins.get(attempt + 1, math.inf)
     left = {
-        e["submission"]: e["time"] - began for e in events if e["event"] == "reserved" and began <= e["time"] < over
+        e["submission"]: e["time"] - began
+        for e in events
+        if e["event"] == "reserved" and began <= e["time"] < over
     }
     steps = list(transcript.steps)
     for index, step in enumerate(steps):
@@ -139,7 +161,10 @@ def joined(transcript: Transcript, events: Sequence[Event], attempt: int) -> Tra
             if left.pop(number, None) is not None and steps[index].submission is None:
                 steps[index] = replace(step, submission=number)
     for number, seconds in left.items():
-        index = max((i for i, step in enumerate(steps) if step.calls and (step.seconds or 0.0) <= seconds), default=-1)
+        index = max(
+            (i for i, step in enumerate(steps) if step.calls and (step.seconds or 0.0) <= seconds),
+            default=-1,
+        )
         if index >= 0 and steps[index].seconds is not None and steps[index].submission is None:
             steps[index] = replace(steps[index], submission=number)
     return replace(transcript, steps=tuple(steps))
@@ -155,7 +180,9 @@ def _quoted(step: Step) -> Iterator[int]:
 def write_transcript(logs: Path, transcript: Transcript) -> None:
     """Whole or not at all. Raises OSError."""
     document = {SCHEMA_KEY: TRANSCRIPT_FORMAT.newest, **msgspec.to_builtins(transcript)}
-    write_durably(logs / TRANSCRIPT, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    write_durably(
+        logs / TRANSCRIPT, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    )
 
 
 def is_kept(logs: Path) -> bool:
@@ -168,7 +195,8 @@ def is_kept(logs: Path) -> bool:
 
 
 def load_transcripts(folder: Path) -> list[Transcript]:
-    """Those of the Run in `folder`, an attempt each, in order; an attempt whose file is missing is left out.
+    """Those of the Run in `folder`, an attempt each, in order; an attempt whose file is missing is
+    left out.
 
     Raises RecordError for one that cannot be read.
     """

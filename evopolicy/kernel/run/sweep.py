@@ -32,16 +32,19 @@ class Cell:
     overrides: tuple[str, ...] = ()
     """The overrides that make this cell."""
     status: str = "pending"
-    """'pending', 'running', 'finished', 'failed', or 'reused': its Run was finished before this sweep."""
+    """'pending', 'running', 'finished', 'failed', or 'reused': its Run was finished before this
+    sweep."""
     error: str = ""
     """One sentence, where it failed."""
     result_key: str = ""
-    """Which result of its Run is this cell's, as `RunRecord.result_key`; '' (older sweeps) for the record's own."""
+    """Which result of its Run is this cell's, as `RunRecord.result_key`; '' (older sweeps) for the
+    record's own."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """`sweep.json`: what a sweep is made of and how far each cell is. Paths are relative to the output folder."""
+    """`sweep.json`: what a sweep is made of and how far each cell is. Paths are relative to the
+    output folder."""
 
     schema: int
     name: str
@@ -62,7 +65,8 @@ def sweep_folder(output: Path, name: str) -> Path:
 
 
 def write_sweep(output: Path, sweep: Sweep) -> None:
-    """Write `sweep.json` in place of the one there: whole or not at all, and on disk on return. Raises OSError."""
+    """Write `sweep.json` in place of the one there: whole or not at all, and on disk on return.
+    Raises OSError."""
     folder = sweep_folder(output, sweep.name)
     text = json.dumps(msgspec.to_builtins(sweep), indent=2) + "\n"
     write_durably(folder / SWEEP, text.encode())
@@ -71,23 +75,31 @@ def write_sweep(output: Path, sweep: Sweep) -> None:
 def read_sweep(folder: Path) -> Sweep:
     """The sweep in `folder`.
 
-    Raises RecordError where it is missing, corrupt or of another schema, or a cell lies outside its output folder.
-    """
+    Raises RecordError where it is missing, corrupt or of another schema, or a cell lies outside its
+    output folder."""
     sweep = read_versioned(
-        folder / SWEEP, Sweep, SWEEP_FORMAT, absent="so it is not a sweep's folder", remedy="run the sweep again"
+        folder / SWEEP,
+        Sweep,
+        SWEEP_FORMAT,
+        absent="so it is not a sweep's folder",
+        remedy="run the sweep again",
     )
     for cell in sweep.cells:
         path = PurePosixPath(cell.run)
         if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in cell.run:
             raise RecordError(
-                f"{folder / SWEEP}: the cell {cell.run[:200]!r} lies outside the output folder; repair it"
+                f"{folder / SWEEP}: the cell {cell.run[:200]!r} lies outside the output folder; "
+                "repair it"
             )
     return sweep
 
 
 def run_of(output: Path, cell: Cell) -> Path:
-    """The folder of a cell's Run. Raises RecordError where a link leads out of the output folder to it."""
+    """The folder of a cell's Run. Raises RecordError where a link leads out of the output folder to
+    it."""
     folder = output / cell.run
     if not is_inside(output, folder):
-        raise RecordError(f"{folder}: a link leads to it, out of the output folder; name the folder it lies in")
+        raise RecordError(
+            f"{folder}: a link leads to it, out of the output folder; name the folder it lies in"
+        )
     return folder

@@ -32,7 +32,8 @@ class Waiting:
 
 
 def waiting(run: Path, now: float) -> Waiting | None:
-    """What the agent of the Run in `run` waits for at `now` (Unix seconds); None where nothing is known of it."""
+    """What the agent of the Run in `run` waits for at `now` (Unix seconds); None where nothing is
+    known of it."""
     try:
         events, moved = _tail(run, JOURNAL)
         last = events[-1] if events else {}
@@ -51,7 +52,9 @@ def waiting(run: Path, now: float) -> Waiting | None:
 def _of_attempt(run: Path, logs: str, moved: float, now: float) -> Waiting | None:
     if _by_hand(run, logs):
         command = Path(sys.executable).with_name("evopolicy-session")
-        return Waiting(f"it is a person's turn: cd {run / 'workspace'}; read TASK.md; {command} status", moved)
+        return Waiting(
+            f"it is a person's turn: cd {run / 'workspace'}; read TASK.md; {command} status", moved
+        )
     first: dict[str, Any] = {}
     latest: dict[str, Any] = {}
     for name in _SIGNS:
@@ -65,10 +68,14 @@ def _of_attempt(run: Path, logs: str, moved: float, now: float) -> Waiting | Non
                     break
     if latest:
         status = latest.get("status")
-        answer = f"{status}, {latest['trouble']}" if isinstance(status, int) else str(latest["trouble"])
+        answer = (
+            f"{status}, {latest['trouble']}" if isinstance(status, int) else str(latest["trouble"])
+        )
         begun = first.get("time")
         since = float(begun) if isinstance(begun, int | float) else moved
-        return Waiting(f"its provider does not answer ({answer[:60]}), and its agent asks again", since)
+        return Waiting(
+            f"its provider does not answer ({answer[:60]}), and its agent asks again", since
+        )
     if now - moved >= SILENT_SECONDS:
         return Waiting("nothing is heard of its agent or its provider", moved)
     return None

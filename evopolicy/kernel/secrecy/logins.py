@@ -1,8 +1,8 @@
-"""What files of logins hold: each text in them that could be a token, in every form it may be printed in.
+"""What files of logins hold: each text in them that could be a token, in every form it may be
+printed in.
 
-An agent's program may refresh its login while it runs: such a file is looked at again whenever something is to be
-masked, and what was ever in it stays known.
-"""
+An agent's program may refresh its login while it runs: such a file is looked at again whenever
+something is to be masked, and what was ever in it stays known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from evopolicy.kernel.files import beneath
 
 MAX_FILE_BYTES = 1 << 20
 MAX_TEXTS = 400
-"""Remembered of all files; an agent that fills its login with words hides its own output, and not for ever."""
+"""Remembered of all files; an agent that fills its login with words hides its own output, and not
+for ever."""
 MAX_FILES = 500
 """Looked at of a folder that is let in."""
 MAX_WATCHED = 16
@@ -29,7 +30,9 @@ SHORTEST = 8
 _UNNAMED = 16
 """Of a text whose place does not say that it is secret."""
 _NAMED_FILE = re.compile(r"auth|cred|token|login|secret|key|account|session", re.IGNORECASE)
-_NAMED_KEY = re.compile(r"token|secret|passw|api_?key|auth|cred|cookie|refresh|bearer", re.IGNORECASE)
+_NAMED_KEY = re.compile(
+    r"token|secret|passw|api_?key|auth|cred|cookie|refresh|bearer", re.IGNORECASE
+)
 _WORDS = re.compile(rb"[A-Za-z0-9_.+/=~-]{%d,}" % SHORTEST)
 _MIXED = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{8}|[A-Za-z0-9]{24}")
 """A run that no word, version, date or name of a model has."""
@@ -65,7 +68,8 @@ class Logins:
         self._add(set(texts), b"")
 
     def watch(self, folder: Path, name: str) -> None:
-        """Know what is in the file `name` below `folder` from now on, whoever writes to it, until the folder goes."""
+        """Know what is in the file `name` below `folder` from now on, whoever writes to it, until
+        the folder goes."""
         key = (folder, Path(name).parts)
         before = len(self._texts)
         self._look(key, _NEVER)
@@ -100,7 +104,11 @@ class Logins:
             return
         with suppress(OSError), beneath.opened(folder, parts[:-1]) as fd:
             status = beneath.status_of(parts[-1], fd)
-            now = (status.st_mtime_ns, status.st_size, status.st_ino) if status is not None else before
+            now = (
+                (status.st_mtime_ns, status.st_size, status.st_ino)
+                if status is not None
+                else before
+            )
             if now != before:
                 with beneath.reading(parts[-1], fd) as file:
                     self._know(parts[-1], beneath.first_bytes(file, MAX_FILE_BYTES))
@@ -125,13 +133,15 @@ class Logins:
 
 
 def written(texts: Iterable[str]) -> Iterator[bytes]:
-    """Each text as it is, JSON-escaped, URL-quoted, and in base64 wherever it lies in what is encoded."""
+    """Each text as it is, JSON-escaped, URL-quoted, and in base64 wherever it lies in what is
+    encoded."""
     for text in texts:
         raw = text.encode("utf-8", "surrogateescape")
         yield from (raw, json.dumps(text)[1:-1].encode(), quote(raw, safe="").encode())
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             for before in range(3):
-                # Letters that neighbours have a part in are left out: two bits of six, or four, belong to them.
+                # Letters that neighbours have a part in are left out: two bits of six, or four,
+                # belong to them.
                 first, last = (0, 2, 3)[before], (before + len(raw)) // 3 * 4
                 form = encode(bytes(before) + raw)[first:last]
                 if len(form) >= SHORTEST:
@@ -185,7 +195,9 @@ def _is_secret(text: str, key: str, named: bool) -> bool:
     if _NAMED_KEY.search(key):
         return _is_token(text, SHORTEST)
     return _is_token(text, SHORTEST if named else _UNNAMED) and (
-        not _HARMLESS.fullmatch(text) if named else bool(_MIXED.search(text)) and text[:1] not in "/~."
+        not _HARMLESS.fullmatch(text)
+        if named
+        else bool(_MIXED.search(text)) and text[:1] not in "/~."
     )
 
 

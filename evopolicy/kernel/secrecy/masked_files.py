@@ -1,4 +1,5 @@
-"""Taking secrets out of the files an agent has left: within bounds, and what lies beyond them does not stay."""
+"""Taking secrets out of the files an agent has left: within bounds, and what lies beyond them does
+not stay."""
 
 from __future__ import annotations
 
@@ -26,17 +27,21 @@ MAX_DEPTH = 200
 """Folders within each other."""
 _CHUNK = 1 << 20
 _MANY = 100_000
-_OUR_TROUBLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
+_OUR_TROUBLE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
+)
 """What no agent is to blame for: the Run stops and is resumed, rather than that files are lost."""
 
 
 @dataclass
 class Cut:
-    """What could not be looked through for secrets and is gone for that: removed, or a file's end."""
+    """What could not be looked through for secrets and is gone for that: removed, or a file's
+    end."""
 
     count: int = 0
     paths: list[str] = field(default_factory=list)
-    """Of the first SHOWN, relative, with what of each: `x/big.bin (its first 4,096 of 9,999 bytes are kept)`."""
+    """Of the first SHOWN, relative, with what of each: `x/big.bin (its first 4,096 of 9,999 bytes
+    are kept)`."""
 
     SHOWN = 20
 
@@ -47,12 +52,13 @@ class Cut:
 
 
 def mask_files(folder: Path, mask: Masker) -> Cut:
-    """Mask what is below `folder` in place: files, their names, where links lead. Says what was cut.
+    """Mask what is below `folder` in place: files, their names, where links lead. Says what was
+    cut.
 
-    Nothing is followed, and a file with a second name, which may be one outside, is replaced by a masked copy. Of all
-    files MAX_BYTES are read: what lies beyond (also MAX_NAMES names, MAX_DEPTH folders, and what cannot be read) is
-    removed, because nobody knows whether a secret is in it. Raises OSError where the disk fails or is full.
-    """
+    Nothing is followed, and a file with a second name, which may be one outside, is replaced by a
+    masked copy. Of all files MAX_BYTES are read: what lies beyond (also MAX_NAMES names, MAX_DEPTH
+    folders, and what cannot be read) is removed, because nobody knows whether a secret is in it.
+    Raises OSError where the disk fails or is full."""
     walk = _Walk(mask)
     try:
         with beneath.opened(folder) as fd:
@@ -146,11 +152,14 @@ class _Walk:
             _Copy(file, target, self._mask, look.read)
         if not look.whole:
             kept = f"its first {look.read:,} of {status.st_size:,} bytes are kept"
-            self.cut.add(prefix + name, kept if look.read else f"{status.st_size:,} bytes, none of them kept")
+            self.cut.add(
+                prefix + name, kept if look.read else f"{status.st_size:,} bytes, none of them kept"
+            )
 
 
 class _Copy:
-    """A file masked into `target`, or looked through for secrets where there is none. Holes in it stay holes."""
+    """A file masked into `target`, or looked through for secrets where there is none. Holes in it
+    stay holes."""
 
     def __init__(self, file: FileIO, target: BinaryIO | None, mask: Masker, most: int) -> None:
         self.read = 0

@@ -17,14 +17,18 @@ _ADDRESS_BEGUN = re.compile(
 )
 """The beginning of an address with a login, or of a part of a query."""
 _HEADER_BEGUN = re.compile(
-    rb"authorization\\?[\"']?\s*(?:[:=]\s*\\?[\"']?(?:[a-z]*|(?:bearer|basic)\s+[a-z0-9+/_.=-]*))?\Z", re.IGNORECASE
+    rb"authorization\\?[\"']?\s*(?:[:=]\s*\\?[\"']?(?:[a-z]*|(?:bearer|basic)\s+[a-z0-9+/_.=-]*))?\Z",
+    re.IGNORECASE,
 )
 """The beginning of a login in a header, which is known by the header's name."""
-_PRIVATE_KEY_BEGUN = re.compile(rb"-----BEGIN(?:[A-Z -]*|[A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]*(?:-[A-Z -]*)?)\Z")
+_PRIVATE_KEY_BEGUN = re.compile(
+    rb"-----BEGIN(?:[A-Z -]*|[A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]*(?:-[A-Z -]*)?)\Z"
+)
 
 
 class Masking:
-    """Masks bytes that come in pieces. It cuts them where no secret is cut apart, whole or begun."""
+    """Masks bytes that come in pieces. It cuts them where no secret is cut apart, whole or
+    begun."""
 
     def __init__(self, mask: Masker) -> None:
         self._mask = mask
@@ -43,7 +47,8 @@ class Masking:
         return len(self._pending)
 
     def feed(self, data: bytes) -> bytes:
-        """Take `data`; returns, masked, whole lines, and pieces of one that is longer than PENDING_BYTES."""
+        """Take `data`; returns, masked, whole lines, and pieces of one that is longer than
+        PENDING_BYTES."""
         before = len(self._pending)
         self._pending += data
         end = data.rfind(b"\n") + 1
@@ -82,7 +87,12 @@ class Masking:
         key = before[-_KEY_BYTES:]
         rest = key.rstrip(_KEY_LETTERS)
         login = rest[-7:].lower()
-        length = max(length, len(key) - len(rest) + (7 if login == b"bearer " else 6 if login[-6:] == b"basic " else 0))
+        length = max(
+            length,
+            len(key)
+            - len(rest)
+            + (7 if login == b"bearer " else 6 if login[-6:] == b"basic " else 0),
+        )
         if address := _ADDRESS_BEGUN.search(key):
             length = max(length, len(key) - address.start())
         if header := _HEADER_BEGUN.search(key):

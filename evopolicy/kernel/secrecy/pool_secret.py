@@ -1,4 +1,5 @@
-"""The secret of an output folder's pools, made by the Host once and kept in a file that no agent can open."""
+"""The secret of an output folder's pools, made by the Host once and kept in a file that no agent
+can open."""
 
 from __future__ import annotations
 
@@ -21,20 +22,22 @@ _FORM = re.compile(rb"[0-9a-f]{64}\n")
 def pool_secret(output: Path, *, make: bool) -> bytes:
     """The secret in `output`, 64 hex digits: the same for every command that writes there.
 
-    `make`: where there is none. Raises ConfigError where it cannot be made or read, is not there, or was changed.
-    """
+    `make`: where there is none. Raises ConfigError where it cannot be made or read, is not there,
+    or was changed."""
     path = output / POOL_SECRET
     try:
         if make:
             make_folder(output)
         # Two commands may begin at once: whoever locks it first writes it.
         fd = os.open(
-            path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600
+            path,
+            os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0),
+            0o600,
         )
     except FileNotFoundError:
         raise ConfigError(
-            f"secret.generated: '{path}' is not there, which holds the secret this pool was drawn with; bring it back,"
-            " or name a copy of it: secret.file=FILE"
+            f"secret.generated: '{path}' is not there, which holds the secret this pool was drawn "
+            "with; bring it back, or name a copy of it: secret.file=FILE"
         ) from None
     except OSError as error:
         raise _unusable(path, f"cannot be opened ({error.strerror})") from None
@@ -68,5 +71,6 @@ def _locked_secret(path: Path, fd: int, make: bool) -> bytes:
 
 def _unusable(path: Path, why: str) -> ConfigError:
     return ConfigError(
-        f"secret.generated: '{path}' {why}; bring back the file that was made there (the Runs made with it need it)"
+        f"secret.generated: '{path}' {why}; bring back the file that was made there (the Runs "
+        "made with it need it)"
     )

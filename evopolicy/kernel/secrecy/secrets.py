@@ -1,4 +1,5 @@
-"""Keeping secrets out of everything that is written: the values of secret variables, and what looks like a key."""
+"""Keeping secrets out of everything that is written: the values of secret variables, and what looks
+like a key."""
 
 from __future__ import annotations
 
@@ -20,11 +21,18 @@ if TYPE_CHECKING:
 MASK = "***"
 SHORTEST = 8
 """A shorter value is a word, not a secret: replacing it would spoil every text that holds it."""
-_SECRET_WORDS = frozenset(("KEY", "APIKEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASS", "CREDENTIAL"))
-_SECRET_KEY = re.compile(r"(^|_)(api_?key|access_?key|secret|token|password|passwd|credentials?)$", re.IGNORECASE)
-_SECRET_ARGUMENT = re.compile(r"--?[\w-]*(key|token|password|passwd|secret|credentials?)=.", re.IGNORECASE)
+_SECRET_WORDS = frozenset(
+    ("KEY", "APIKEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASS", "CREDENTIAL")
+)
+_SECRET_KEY = re.compile(
+    r"(^|_)(api_?key|access_?key|secret|token|password|passwd|credentials?)$", re.IGNORECASE
+)
+_SECRET_ARGUMENT = re.compile(
+    r"--?[\w-]*(key|token|password|passwd|secret|credentials?)=.", re.IGNORECASE
+)
 _WORD = 16
-"""A value of letters alone that is shorter is taken for a word, unless its variable is named by the config."""
+"""A value of letters alone that is shorter is taken for a word, unless its variable is named by the
+config."""
 _LOOKS_LIKE_A_KEY = re.compile(
     rb"(?P<before>(?i:authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:bearer|basic)\s+))[A-Za-z0-9+/_.=-]{16,}"
     rb"|(?i:(?<=bearer )|(?<=basic ))(?=[A-Za-z+/_.=-]*[0-9])[A-Za-z0-9+/_.=-]{24,}"
@@ -42,12 +50,48 @@ _LOOKS_LIKE_A_KEY = re.compile(
 )
 """Forms that providers give their keys and tokens, and logins in headers."""
 _MARKS = (
-    *(b"sk-", b"aiza", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"xox", b"akia", b"asia", b"hf_"),
-    *(b"glpat-", b"npm_", b"eyj", b"private key", b"authorization", b"bearer ", b"basic ", b"rt_", b"ya29.", b"1//0"),
-    *(b"://", b"passwd", b"password", b"pwd", b"token", b"secret", b"api_key", b"apikey", b"access_key", b"accesskey"),
+    *(
+        b"sk-",
+        b"aiza",
+        b"ghp_",
+        b"gho_",
+        b"ghu_",
+        b"ghs_",
+        b"ghr_",
+        b"github_pat_",
+        b"xox",
+        b"akia",
+        b"asia",
+        b"hf_",
+    ),
+    *(
+        b"glpat-",
+        b"npm_",
+        b"eyj",
+        b"private key",
+        b"authorization",
+        b"bearer ",
+        b"basic ",
+        b"rt_",
+        b"ya29.",
+        b"1//0",
+    ),
+    *(
+        b"://",
+        b"passwd",
+        b"password",
+        b"pwd",
+        b"token",
+        b"secret",
+        b"api_key",
+        b"apikey",
+        b"access_key",
+        b"accesskey",
+    ),
     *(b"signature", b"credential"),
 )
-"""One of them, in lower case, is in whatever looks like a key: most text has none, and the search is slow."""
+"""One of them, in lower case, is in whatever looks like a key: most text has none, and the search
+is slow."""
 _WINDOW = 1 << 16
 _MARGIN = 4096
 """What of a key is enough to know it by, at most."""
@@ -83,7 +127,8 @@ def _without_keys(data: bytes) -> bytes:
 
 
 def mask_uri(uri: str) -> str:
-    """`uri` without a login that has a password, or is a token, and without what its query names like a secret."""
+    """`uri` without a login that has a password, or is a token, and without what its query names
+    like a secret."""
     scheme, sign, rest = uri.partition("://")
     login, at, host = rest.rpartition("@")
     if at and not rest.startswith("/") and (":" in login or scheme.startswith("http")):
@@ -97,7 +142,8 @@ def is_secret_name(variable: str) -> bool:
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether a config's key holds a secret: `api_key`, a variable `A_TOKEN`; not `secret_file`, which names a file."""
+    """Whether a config's key holds a secret: `api_key`, a variable `A_TOKEN`; not `secret_file`,
+    which names a file."""
     return bool(_SECRET_KEY.search(key)) or (key.isupper() and is_secret_name(key))
 
 
@@ -113,7 +159,8 @@ def _is_a_word(value: str) -> bool:
 
 @dataclass(frozen=True)
 class Masker:
-    """Replaces secrets by `***`: the given values, however they are quoted, and whatever looks like a key."""
+    """Replaces secrets by `***`: the given values, however they are quoted, and whatever looks like
+    a key."""
 
     values: tuple[str, ...] = ()
     logins: Logins | None = field(default=None, compare=False)
@@ -129,11 +176,19 @@ class Masker:
             if len(value.strip()) >= SHORTEST
             and (name in wanted or (is_secret_name(name) and not _is_a_word(value.strip())))
         }
-        return cls(tuple(sorted(values | {value.strip() for value in values}, key=lambda value: (-len(value), value))))
+        return cls(
+            tuple(
+                sorted(
+                    values | {value.strip() for value in values},
+                    key=lambda value: (-len(value), value),
+                )
+            )
+        )
 
     @property
     def written(self) -> tuple[bytes, ...]:
-        """Every way a value may stand in a file, the longest first; what logins hold by now behind the values."""
+        """Every way a value may stand in a file, the longest first; what logins hold by now behind
+        the values."""
         return self._forms if self.logins is None else (*self._forms, *self.logins.forms())
 
     @cached_property
@@ -179,11 +234,14 @@ NO_SECRETS = Masker()
 _FREE_TEXT = ("error", "message", "verb", "session_id")
 
 
-def masked_events(mask: Masker, reasons: Collection[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Masks what an agent or its provider may have written into a journal's event; `reasons` are our own.
+def masked_events(
+    mask: Masker, reasons: Collection[str]
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Masks what an agent or its provider may have written into a journal's event; `reasons` are
+    our own.
 
-    The rest are keys, numbers and names of ours: a secret that equals one must not spoil the journal.
-    """
+    The rest are keys, numbers and names of ours: a secret that equals one must not spoil the
+    journal."""
 
     def masked(content: dict[str, Any]) -> dict[str, Any]:
         free = {key for key in _FREE_TEXT if isinstance(content.get(key), str)}
@@ -195,7 +253,8 @@ def masked_events(mask: Masker, reasons: Collection[str]) -> Callable[[dict[str,
 
 
 def without_secrets(program: Program, mask: Masker) -> Program:
-    """`program` itself. Raises ProgramError, naming the file, where it holds a secret: Programs are published."""
+    """`program` itself. Raises ProgramError, naming the file, where it holds a secret: Programs are
+    published."""
     for name, content in program.files.items():
         if mask.holds(os.fsencode(name)):
             raise ProgramError(f"the name '{mask.text(name)}' holds a key, or what looks like one")

@@ -13,17 +13,21 @@ from evopolicy.kernel.session.budget import Account
 from evopolicy.kernel.session.state import SubmissionState
 
 FAULT_TEXT = (
-    "the Environment or the engine failed, not your Program; its Episode units stay spent and no score was published"
+    "the Environment or the engine failed, not your Program; its Episode units stay "
+    "spent and no score was published"
 )
 
 
 def next_step(state: str, *, spent: bool) -> str:
-    """The words to type next, in a Session that is 'open', 'running' or 'finished'; `spent`: no budget is left."""
+    """The words to type next, in a Session that is 'open', 'running' or 'finished'; `spent`: no
+    budget is left."""
     if state == "finished":
         return "nothing: the Session is closed, you can stop"
     if state == "running":
         return "evopolicy-session wait"
-    return "evopolicy-session finish" if spent else "evopolicy-session submit DIR --episodes SELECTOR"
+    return (
+        "evopolicy-session finish" if spent else "evopolicy-session submit DIR --episodes SELECTOR"
+    )
 
 
 def host_failed() -> Refused:
@@ -74,7 +78,11 @@ def running_view(submission: SubmissionState, done: int) -> dict[str, Any]:
 
 def published_view(submission: SubmissionState, feedback: Mapping[str, Any]) -> dict[str, Any]:
     """A Submission with its Feedback: where it lies, and of its content what fits a line."""
-    repeated = {key: feedback[key] for key in ("score", "episodes", "failed_episodes", "summary") if key in feedback}
+    repeated = {
+        key: feedback[key]
+        for key in ("score", "episodes", "failed_episodes", "summary")
+        if key in feedback
+    }
     where = f"feedback/{submission.id:04d}/{FEEDBACK}"
     return {**_named(submission, submission.status), **repeated, "feedback": where}
 

@@ -1,8 +1,7 @@
 """What each event of a journal holds: a line that says something else is corrupt, whoever wrote it.
 
-A field with a default came later than others of its event, or is left out where there is nothing to say. Every change
-here is one of the journal's format: see docs/records.md.
-"""
+A field with a default came later than others of its event, or is left out where there is nothing to
+say. Every change here is one of the journal's format: see docs/records.md."""
 
 from __future__ import annotations
 
@@ -89,7 +88,8 @@ class SubmissionFailed(_Plain):
 
 @dataclass(frozen=True)
 class Waits(_Plain):
-    """A call begins or ends to wait for a Submission that another one made: its agent's clock stands meanwhile."""
+    """A call begins or ends to wait for a Submission that another one made: its agent's clock
+    stands meanwhile."""
 
     submission: Number
     clock: Clock
@@ -183,7 +183,8 @@ KINDS: Mapping[str, type[_Plain]] = {
 
 
 def check_event(event: Mapping[str, Any], where: str) -> None:
-    """Raises RecordError, beginning with `where`, for an event of unknown kind or with a wrong or missing field."""
+    """Raises RecordError, beginning with `where`, for an event of unknown kind or with a wrong or
+    missing field."""
     word, line = str(event["event"])[:100], int(event["n"]) + 1
     kind = KINDS.get(word)
     if kind is None:

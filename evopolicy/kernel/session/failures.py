@@ -1,4 +1,5 @@
-"""What each failure means: one table, which the Run decides by and the tests go through row by row."""
+"""What each failure means: one table, which the Run decides by and the tests go through row by
+row."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Meaning:
     graded: str
     """What is measured in its place; '' for nothing."""
     valid: bool
-    """Whether the Run may stand in tables. False: it is kept, marked, and run again by the same command."""
+    """Whether the Run may stand in tables. False: it is kept, marked, and run again by the same
+    command."""
     restarts: Literal["never", "always", "where_it_resumes"]
     """Whether a Run that goes on starts its agent again after it."""
     host: str
@@ -51,7 +53,11 @@ MEANINGS: dict[str, Meaning] = {
     ),
     PROGRAM_REFUSED: Meaning(False, "", True, "never", "tells the agent the reason"),
     ENGINE_FAULT: Meaning(
-        True, "", False, "never", "retries the Episode with the same seeds; then fails that Submission and goes on"
+        True,
+        "",
+        False,
+        "never",
+        "retries the Episode with the same seeds; then fails that Submission and goes on",
     ),
     FINISHED: Meaning(False, "", True, "never", _ENDED),
     "exited": Meaning(False, "", True, "never", _ENDED),
@@ -63,27 +69,57 @@ MEANINGS: dict[str, Meaning] = {
     "requests": Meaning(False, "", True, "never", _ENDED),
     "context": Meaning(False, "", True, "never", _ENDED),
     "refusal": Meaning(False, "", True, "never", _ENDED),
-    NOTHING_PUBLISHED: Meaning(False, "the initial Program", True, "never", "measures the initial Program; flagged"),
+    NOTHING_PUBLISHED: Meaning(
+        False, "the initial Program", True, "never", "measures the initial Program; flagged"
+    ),
     PROVIDER: Meaning(
-        False, "", False, "always", "resumes the agent with backoff; at the end keeps and measures what there is"
+        False,
+        "",
+        False,
+        "always",
+        "resumes the agent with backoff; at the end keeps and measures what there is",
     ),
     AUTHENTICATION: Meaning(
-        False, "", False, "always", "says which login to mend; keeps and measures what there is, to be run again"
+        False,
+        "",
+        False,
+        "always",
+        "says which login to mend; keeps and measures what there is, to be run again",
     ),
     UNANSWERED: Meaning(
-        False, "", False, "always", "says what the model was not asked or refused for; keeps and measures what there is"
+        False,
+        "",
+        False,
+        "always",
+        "says what the model was not asked or refused for; keeps and measures what there is",
     ),
     WAITED: Meaning(
-        False, "", True, "never", "flags a Run ended by its wall time of which its provider failed a tenth or more"
+        False,
+        "",
+        True,
+        "never",
+        "flags a Run ended by its wall time of which its provider failed a tenth or more",
     ),
     UNEXPLAINED: Meaning(
-        False, "", True, "never", "flags a Run whose agent asked the model in ways its stream does not tell of"
+        False,
+        "",
+        True,
+        "never",
+        "flags a Run whose agent asked the model in ways its stream does not tell of",
     ),
     FAILING_PAID: Meaning(
-        False, "", True, "never", "flags a Run in which a finished Episode scored less than `failure_score`"
+        False,
+        "",
+        True,
+        "never",
+        "flags a Run in which a finished Episode scored less than `failure_score`",
     ),
     SAME_EPISODES: Meaning(
-        False, "", True, "never", "flags a Run on a task of which every Episode seems to be the same"
+        False,
+        "",
+        True,
+        "never",
+        "flags a Run on a task of which every Episode seems to be the same",
     ),
     SEED_SHOWN: Meaning(
         False,
@@ -93,11 +129,21 @@ MEANINGS: dict[str, Meaning] = {
         "flags a Run on a task whose observations have the hidden seed of their Episode in them",
     ),
     INEXACT: Meaning(
-        False, "", True, "never", "flags a Run on a task that repeats an Episode only up to the rounding of its numbers"
+        False,
+        "",
+        True,
+        "never",
+        "flags a Run on a task that repeats an Episode only up to the rounding of its numbers",
     ),
-    NOT_STARTED: Meaning(False, "", True, "always", "says what is missing; the Run stays resumable"),
+    NOT_STARTED: Meaning(
+        False, "", True, "always", "says what is missing; the Run stays resumable"
+    ),
     HOST_KILLED: Meaning(
-        False, "", False, "where_it_resumes", "goes on from the journal: no second charge, no lost Submission"
+        False,
+        "",
+        False,
+        "where_it_resumes",
+        "goes on from the journal: no second charge, no lost Submission",
     ),
 }
 
@@ -125,6 +171,7 @@ def invalidates_run(reason: str) -> bool:
 
 
 def restarts(ended: str, *, resumes: bool) -> bool:
-    """Whether a Run that goes on starts its agent again. `ended`: how it ended last, '' where it never started."""
+    """Whether a Run that goes on starts its agent again. `ended`: how it ended last, '' where it
+    never started."""
     when = MEANINGS[ended].restarts if ended in MEANINGS else "always" if not ended else "never"
     return when == "always" or (when == "where_it_resumes" and resumes)

@@ -1,4 +1,5 @@
-"""The journal: one JSON object a line, append-only, fsynced before what it says is announced to anyone."""
+"""The journal: one JSON object a line, append-only, fsynced before what it says is announced to
+anyone."""
 
 from __future__ import annotations
 
@@ -26,12 +27,11 @@ JOURNAL = JOURNAL_FORMAT.name
 class Journal:
     """Appends events to `folder/journal.jsonl`; one Host at a time holds it.
 
-    Every event has `n` (0, 1, 2, ...), `time` (Unix seconds, never less than that of the event before) and `event`
-    (its type); the first one, and the first after those of an older version, says the version of all that follow it in
-    `schema`. `listener` is called with each
-    event after it is on disk; what it raises is dropped, since a listener may neither fail nor slow a Run. `mask` takes
-    secrets out of what an event says.
-    """
+    Every event has `n` (0, 1, 2, ...), `time` (Unix seconds, never less than that of the event
+    before) and `event` (its type); the first one, and the first after those of an older version,
+    says the version of all that follow it in `schema`. `listener` is called with each event after
+    it is on disk; what it raises is dropped, since a listener may neither fail nor slow a Run.
+    `mask` takes secrets out of what an event says."""
 
     def __init__(
         self,
@@ -50,7 +50,9 @@ class Journal:
             self._lock(folder)
             self._size = self._drop_cut_line(path)
             self.events: list[Event] = list(read_journal(folder))
-            self._stated = any(event.get(SCHEMA_KEY) == JOURNAL_FORMAT.newest for event in self.events)
+            self._stated = any(
+                event.get(SCHEMA_KEY) == JOURNAL_FORMAT.newest for event in self.events
+            )
             sync_folder(folder)
         except BaseException:
             self._file.close()
@@ -60,10 +62,13 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RecordError(f"{folder.name}: another process is running this Run; wait for it or stop it") from None
+            raise RecordError(
+                f"{folder.name}: another process is running this Run; wait for it or stop it"
+            ) from None
 
     def _drop_cut_line(self, path: Path) -> int:
-        """A line the Host was killed inside of was never announced: it never happened. Returns the size without it."""
+        """A line the Host was killed inside of was never announced: it never happened. Returns the
+        size without it."""
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
         if whole < len(data):
@@ -74,11 +79,12 @@ class Journal:
     def append(self, event: str, **content: Any) -> Event:
         """Write one event, durable when this returns.
 
-        Raises what the disk raises; then the event did not happen and nothing more is written: whether its line
-        reached the disk is only known to whoever opens the journal next.
-        """
+        Raises what the disk raises; then the event did not happen and nothing more is written:
+        whether its line reached the disk is only known to whoever opens the journal next."""
         if self._failed:
-            raise RecordError("the journal could not be written before; mend that and run the command again")
+            raise RecordError(
+                "the journal could not be written before; mend that and run the command again"
+            )
         last = float(self.events[-1].get("time") or 0.0) if self.events else 0.0
         now = _not_before(last, round(time.time(), 3))
         line: Event = {"n": len(self.events), "time": now, "event": event, **self._mask(content)}
@@ -112,12 +118,14 @@ class Journal:
 
 
 def _not_before(before: float, time: float) -> float:
-    """`time`, or that of the event before, where the machine's clock was set back between the two."""
+    """`time`, or that of the event before, where the machine's clock was set back between the
+    two."""
     return max(before, time)
 
 
 def _open_to_append(path: Path) -> io.FileIO:
-    """Never through a link, and never something that only looks like a file: a Run's folder may come from anybody."""
+    """Never through a link, and never something that only looks like a file: a Run's folder may
+    come from anybody."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)
@@ -132,11 +140,12 @@ def _open_to_append(path: Path) -> io.FileIO:
 
 
 def read_journal(folder: Path) -> Iterator[Event]:
-    """The events of a Run's folder in order, as the newest version has them; a cut last line is left out.
+    """The events of a Run's folder in order, as the newest version has them; a cut last line is
+    left out.
 
-    Their times never go back: where those of the file do, a clock was set, and what lies between two events is taken
-    for no time at all. Raises RecordError for a journal that is corrupt or of an unknown version.
-    """
+    Their times never go back: where those of the file do, a clock was set, and what lies between
+    two events is taken for no time at all. Raises RecordError for a journal that is corrupt or of
+    an unknown version."""
     path = folder / JOURNAL
     try:
         data = read_part(folder, JOURNAL, JOURNAL_FORMAT.bytes)
@@ -148,7 +157,11 @@ def read_journal(folder: Path) -> Iterator[Event]:
             event = parse_object(line)
         except ValueError as error:
             raise _corrupt(path, number, f" ({error})") from None
-        if type(event.get("n")) is not int or event["n"] != number or not isinstance(event.get("event"), str):
+        if (
+            type(event.get("n")) is not int
+            or event["n"] != number
+            or not isinstance(event.get("event"), str)
+        ):
             raise _corrupt(path, number)
         if type(event.get("time")) in (int, float):
             event["time"] = before = _not_before(before, event["time"])
@@ -167,4 +180,7 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
 
 
 def _corrupt(path: Path, number: int, why: str = "") -> RecordError:
-    return RecordError(f"{path}: line {number + 1} is corrupt{why}; restore the Run's folder from a copy or delete it")
+    return RecordError(
+        f"{path}: line {number + 1} is corrupt{why}; restore the Run's folder from a copy or "
+        "delete it"
+    )

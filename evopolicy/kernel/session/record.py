@@ -37,19 +37,23 @@ AGENTS_PART = ("submissions", "agent")
 
 @dataclass(frozen=True)
 class FeedbackConfig:
-    """What a Run's Feedback shows and keeps. Raises ConfigError for an unknown level or a negative size."""
+    """What a Run's Feedback shows and keeps. Raises ConfigError for an unknown level or a negative
+    size."""
 
     visibility: str
     """'score', 'summary', 'episodes' or 'full'."""
     bulk_bytes: int
-    """Bytes of bulk artifacts (traces, replays) a Run keeps; the oldest Submission's go first, the newest's never."""
+    """Bytes of bulk artifacts (traces, replays) a Run keeps; the oldest Submission's go first, the
+    newest's never."""
     replays: bool
     """Whether `full` renders the worst, median and best Episode."""
 
     def __post_init__(self) -> None:
         if self.visibility not in VISIBILITIES:
             levels = ", ".join(VISIBILITIES)
-            raise ConfigError(f"feedback.visibility: one of {levels} is needed, found '{self.visibility}'")
+            raise ConfigError(
+                f"feedback.visibility: one of {levels} is needed, found '{self.visibility}'"
+            )
         if self.bulk_bytes < 0:
             raise ConfigError(f"feedback.bulk_bytes: 0 or more is needed, found {self.bulk_bytes}")
 
@@ -115,32 +119,41 @@ class RunRecord:
     """What the agent could reach: 'proxy', 'allowlist', 'open' or 'none'."""
     suite: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
-    """Swept settings other than agent, Benchmark and seed, by config key: part of the entry's name."""
+    """Swept settings other than agent, Benchmark and seed, by config key: part of the entry's
+    name."""
     skills: Mapping[str, str] = field(default_factory=dict)
     """Digest of each skill's files, by its name in the workspace."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The whole resolved config; no secret's value."""
     seal: str = ""
-    """Of `config`, as `seal.seal`: who finds it here knows whether the record was made here. '' for none."""
+    """Of `config`, as `seal.seal`: who finds it here knows whether the record was made here. '' for
+    none."""
     parent: str = ""
-    """Result key of the Run whose Programs this one grades again, with no agent; '' for a Run of its own."""
+    """Result key of the Run whose Programs this one grades again, with no agent; '' for a Run of
+    its own."""
     other_rules: Mapping[str, ResultRule] = field(default_factory=dict)
     """By result key: the rules under which the Run has been given a result as well."""
     id: str = ""
-    """Made anew with each Run, also with one that is run again in the place of another; '' in older records."""
+    """Made anew with each Run, also with one that is run again in the place of another; '' in older
+    records."""
 
     @property
     def identity(self) -> str:
-        """Tells this Run from every other wherever its folder lies: its id, or what an older record has instead."""
+        """Tells this Run from every other wherever its folder lies: its id, or what an older record
+        has instead."""
         return self.id or digest("evopolicy/run/1", [self.key, self.created])[:32]
 
     @property
     def entry(self) -> str:
-        """The name under which tables compare it: the agent's label times every swept axis but seed and Benchmark."""
-        return " ".join([self.agent.label, *(f"{key}={value}" for key, value in sorted(self.axes.items()))])
+        """The name under which tables compare it: the agent's label times every swept axis but seed
+        and Benchmark."""
+        return " ".join(
+            [self.agent.label, *(f"{key}={value}" for key, value in sorted(self.axes.items()))]
+        )
 
     def under(self, result_key: str) -> RunRecord:
-        """The record as it is, or was, while the Run followed the rule of `result_key`; '' is its own.
+        """The record as it is, or was, while the Run followed the rule of `result_key`; '' is its
+        own.
 
         Of a rule the Run never followed only the key is set.
         """
@@ -150,7 +163,8 @@ class RunRecord:
         if rule is None:
             return replace(self, result_key=result_key)
         config = {
-            key: msgspec.to_builtins(value) for key, value in (("selection", rule.selection), ("pool", rule.pool))
+            key: msgspec.to_builtins(value)
+            for key, value in (("selection", rule.selection), ("pool", rule.pool))
         }
         return replace(
             self,
@@ -161,7 +175,8 @@ class RunRecord:
         )
 
     def knows(self, result_key: str) -> bool:
-        """Whether it tells the rule of `result_key`: of one that an older evopolicy replaced, the key alone is left."""
+        """Whether it tells the rule of `result_key`: of one that an older evopolicy replaced, the
+        key alone is left."""
         return result_key in ("", self.result_key) or result_key in self.other_rules
 
     def followed_by(self, newer: RunRecord) -> RunRecord:
@@ -192,7 +207,8 @@ class Run:
         return self.state.results.get(self.record.result_key, ResultState())
 
     def under(self, result_key: str) -> Run:
-        """The Run with the result it has under `result_key` ('' is its record's own), none where it never had one."""
+        """The Run with the result it has under `result_key` ('' is its record's own), none where it
+        never had one."""
         return replace(self, record=self.record.under(result_key))
 
     @property
@@ -219,32 +235,36 @@ def new_id() -> str:
 
 
 def output_of_run(folder: Path) -> Path:
-    """The output folder of the Run in `folder`, three folders above its own; `folder` itself where it lies in none."""
+    """The output folder of the Run in `folder`, three folders above its own; `folder` itself where
+    it lies in none."""
     return folder.parents[3] if len(folder.parents) > 3 else folder
 
 
 def feedback_folder(folder: Path, submission: int) -> Path:
-    """Where the Run in `folder` keeps the Feedback of the Submission of that number, counted from 1."""
+    """Where the Run in `folder` keeps the Feedback of the Submission of that number, counted from
+    1."""
     return folder / "submissions" / f"{submission:04d}" / "feedback"
 
 
 def check_versions(name: str, began: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Whether the Run `name`, which began with the versions `began`, may go on with those that are `here`.
+    """Whether the Run `name`, which began with the versions `began`, may go on with those that are
+    `here`.
 
-    Raises RecordError where a package of `here` is of another version: Episodes of two would be one Run's.
-    """
+    Raises RecordError where a package of `here` is of another version: Episodes of two would be one
+    Run's."""
     other = [package for package in here if began.get(package) != here[package]]
     if other:
         then = ", ".join(f"{package} {began.get(package, '(none)')}" for package in other)
         now = ", ".join(f"{package} {here[package]}" for package in other)
         raise RecordError(
-            f"{name}: began with {then} and would go on with {now}, which would mix Episodes of both; install what it "
-            "began with, or move its folder away to begin it anew"
+            f"{name}: began with {then} and would go on with {now}, which would mix Episodes of "
+            "both; install what it began with, or move its folder away to begin it anew"
         )
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    """Write `record.json` into `folder`, made where it is not there: whole or not at all, and on disk on return.
+    """Write `record.json` into `folder`, made where it is not there: whole or not at all, and on
+    disk on return.
 
     Raises OSError.
     """
@@ -253,7 +273,8 @@ def write_record(folder: Path, record: RunRecord) -> None:
 
 
 def read_record(folder: Path) -> RunRecord:
-    """Raises RecordError, naming the file, for one that is missing, corrupt or of an unknown schema."""
+    """Raises RecordError, naming the file, for one that is missing, corrupt or of an unknown
+    schema."""
     record = read_versioned(
         folder / RECORD,
         RunRecord,
@@ -262,12 +283,15 @@ def read_record(folder: Path) -> RunRecord:
         remedy="restore the Run's folder or delete it",
     )
     if wrong := _wrong(record):
-        raise RecordError(f"{folder / RECORD}: is corrupt ({wrong}); restore the Run's folder or delete it")
+        raise RecordError(
+            f"{folder / RECORD}: is corrupt ({wrong}); restore the Run's folder or delete it"
+        )
     return record
 
 
 def _wrong(record: RunRecord) -> str:
-    """What cannot be so, whoever wrote it: names that become part of paths, and what is looked into later."""
+    """What cannot be so, whoever wrote it: names that become part of paths, and what is looked into
+    later."""
     if not _NAME.fullmatch(record.benchmark.slug):
         return "benchmark.slug is not a name"
     if not _NAME.fullmatch(record.agent.name):
@@ -284,17 +308,19 @@ def _wrong(record: RunRecord) -> str:
 
 
 def run_part(folder: Path, name: str) -> tuple[Path, str]:
-    """The folder that the file or folder `name` of the Run in `folder` is read below, and its name there.
+    """The folder that the file or folder `name` of the Run in `folder` is read below, and its name
+    there.
 
-    They are the Run's own, but for the agent's part of a regrade: that is a link to the same part of the Run it was
-    made of, and no other link is followed. Raises RecordError.
-    """
+    They are the Run's own, but for the agent's part of a regrade: that is a link to the same part
+    of the Run it was made of, and no other link is followed. Raises RecordError."""
     part = name.partition("/")[0]
     if part not in AGENTS_PART or not (folder / part).is_symlink():
         return folder, name
     parent = (folder / part).resolve().parent
     if (parent / part).is_symlink() or not _is_parent(parent, read_record(folder)):
-        raise RecordError(f"{folder / part}: is a link, and not a regrade's to the Run it was made of; remove it")
+        raise RecordError(
+            f"{folder / part}: is a link, and not a regrade's to the Run it was made of; remove it"
+        )
     return parent, name
 
 

@@ -1,4 +1,5 @@
-"""Selection: which of the handed-off candidates is measured on Assessment. A rule is one object, with all it needs."""
+"""Selection: which of the handed-off candidates is measured on Assessment. A rule is one object,
+with all it needs."""
 
 from __future__ import annotations
 
@@ -12,23 +13,27 @@ from evopolicy.kernel.named import distribution_of, load_named
 
 TIE_BREAKS = ("fewer_failures", "latest")
 GROUP = "evopolicy.selection"
-"""Entry points of other distributions, each to a SelectionRule; a name of ours cannot be taken over."""
+"""Entry points of other distributions, each to a SelectionRule; a name of ours cannot be taken
+over."""
 
 
 @dataclass(frozen=True)
 class SelectionConfig:
-    """How the candidate to be measured is chosen. Raises ConfigError for an unknown rule or tie-break."""
+    """How the candidate to be measured is chosen. Raises ConfigError for an unknown rule or
+    tie-break."""
 
     rule: str
     """A name in RULES, or what an installed distribution calls its own."""
     tie_break: str
-    """'fewer_failures' (fewer Policy failures on Validation, then the latest) or 'latest' (the paper's)."""
+    """'fewer_failures' (fewer Policy failures on Validation, then the latest) or 'latest' (the
+    paper's)."""
 
     def __post_init__(self) -> None:
         selection_rule(self.rule)
         if self.tie_break not in TIE_BREAKS:
             raise ConfigError(
-                f"selection.tie_break: one of {', '.join(TIE_BREAKS)} is needed, found '{self.tie_break}'"
+                f"selection.tie_break: one of {', '.join(TIE_BREAKS)} is needed, found "
+                f"'{self.tie_break}'"
             )
 
     @property
@@ -74,29 +79,37 @@ class Candidate:
     training_score: float
     validation: Measurement | None
     named: int | None
-    """Its place in what the agent's `finish` named, from 0; None where it named none or not this one."""
+    """Its place in what the agent's `finish` named, from 0; None where it named none or not this
+    one."""
 
     @property
     def validated(self) -> Measurement:
         """Its scores on Validation. Raises ConfigError where it was not measured there."""
         if self.validation is None:
-            raise ConfigError("selection.rule: this rule needs Validation; set pool.validation to at least 1")
+            raise ConfigError(
+                "selection.rule: this rule needs Validation; set pool.validation to at least 1"
+            )
         return self.validation
 
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """A rule with what it needs: all there is to it but its line in RULES, or its entry point, and its YAML."""
+    """A rule with what it needs: all there is to it but its line in RULES, or its entry point, and
+    its YAML."""
 
     choose: Callable[[Sequence[Candidate], SelectionConfig], Candidate]
     """One of the candidates, which are at least one and in the order of their Submissions."""
     needs_validation: bool
-    """Whether the candidates are measured on Validation first: without, `validation` may be None."""
+    """Whether the candidates are measured on Validation first: without, `validation` may be
+    None."""
     breaks_ties: bool
-    """Whether it looks at `tie_break`. Where not, Runs under different ones are of one condition."""
+    """Whether it looks at `tie_break`. Where not, Runs under different ones are of one
+    condition."""
 
 
-def highest(candidates: Sequence[Candidate], config: SelectionConfig, value: Callable[[Candidate], float]) -> Candidate:
+def highest(
+    candidates: Sequence[Candidate], config: SelectionConfig, value: Callable[[Candidate], float]
+) -> Candidate:
     """The candidate of the highest `value`; among equal ones as `config.tie_break` says."""
 
     def rank(candidate: Candidate) -> tuple[float, int, int]:
@@ -112,8 +125,11 @@ def _validation_mean(candidates: Sequence[Candidate], config: SelectionConfig) -
 
 
 def _validation_lcb(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
-    """A steady Program before a lucky one: 1.645 standard errors are 95 % of a normal distribution, on one side."""
-    return highest(candidates, config, lambda c: c.validated.mean - 1.645 * (c.validated.standard_error or 0.0))
+    """A steady Program before a lucky one: 1.645 standard errors are 95 % of a normal distribution,
+    on one side."""
+    return highest(
+        candidates, config, lambda c: c.validated.mean - 1.645 * (c.validated.standard_error or 0.0)
+    )
 
 
 def _training_mean(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
@@ -126,7 +142,11 @@ def _last(candidates: Sequence[Candidate], _: SelectionConfig) -> Candidate:
 
 def _agent_first(candidates: Sequence[Candidate], config: SelectionConfig) -> Candidate:
     named = [candidate for candidate in candidates if candidate.named is not None]
-    return min(named, key=lambda candidate: candidate.named or 0) if named else _last(candidates, config)
+    return (
+        min(named, key=lambda candidate: candidate.named or 0)
+        if named
+        else _last(candidates, config)
+    )
 
 
 RULES: dict[str, SelectionRule] = {
@@ -141,7 +161,8 @@ RULES: dict[str, SelectionRule] = {
 
 @cache
 def selection_rule(name: str) -> SelectionRule:
-    """The rule `name`, ours or an installed distribution's. Raises ConfigError, with the near name."""
+    """The rule `name`, ours or an installed distribution's. Raises ConfigError, with the near
+    name."""
     rule: SelectionRule = load_named("selection.rule", name, GROUP, RULES, ConfigError)
     return rule
 

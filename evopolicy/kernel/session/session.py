@@ -1,8 +1,8 @@
-"""The Submission state machine: what an agent may do, in which order, and what each of it costs. No sockets here.
+"""The Submission state machine: what an agent may do, in which order, and what each of it costs. No
+sockets here.
 
-States: `open` -> `running` (one Submission in flight) -> `open` ... -> `finished`. Every charge and every publication
-is in the journal before anyone is told.
-"""
+States: `open` -> `running` (one Submission in flight) -> `open` ... -> `finished`. Every charge and
+every publication is in the journal before anyone is told."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from evopolicy.kernel.session.state import Ledger, SubmissionState
 from evopolicy.kernel.session.submission import Bench, evaluate_submission
 
 MAX_REFUSALS = 10_000
-"""Refusals beyond this are answered and no longer journaled: an agent cannot fill the Host's disk with them."""
+"""Refusals beyond this are answered and no longer journaled: an agent cannot fill the Host's disk
+with them."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,12 @@ def _silent(done: int, total: int) -> None:
 
 
 class Session:
-    """Answers an agent's calls; implements `ports.SessionHandler`. Safe to call from several threads."""
+    """Answers an agent's calls; implements `ports.SessionHandler`. Safe to call from several
+    threads."""
 
-    def __init__(self, site: SessionSite, ledger: Ledger, progress: Callable[[int, int], None] = _silent) -> None:
+    def __init__(
+        self, site: SessionSite, ledger: Ledger, progress: Callable[[int, int], None] = _silent
+    ) -> None:
         self._site = site
         self._ledger = ledger
         self._progress = progress
@@ -74,7 +78,7 @@ class Session:
         """What ended the Host's own work (a full disk, say); the Run stops and stays resumable."""
         self.last_call = time.monotonic()
 
-    # --- for the Run -------------------------------------------------------------------------------------------
+    # --- for the Run ------------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
@@ -92,7 +96,8 @@ class Session:
 
     @contextmanager
     def agent_clock(self) -> Iterator[AgentClock]:
-        """The clock of an agent that is at work meanwhile: whatever the journal gets says how it stands."""
+        """The clock of an agent that is at work meanwhile: whatever the journal gets says how it
+        stands."""
         self._clock = clock = AgentClock(lambda: self.blocked_seconds)
         try:
             yield clock
@@ -100,9 +105,15 @@ class Session:
             self._clock = None
 
     def recover(self) -> None:
-        """Take up what a killed Host left: copy missing Feedback, evaluate what was charged without a second charge."""
+        """Take up what a killed Host left: copy missing Feedback, evaluate what was charged without
+        a second charge."""
         self._shelf.discard(
-            [pair for event in self._ledger.events if event["event"] == "evicted" for pair in event["artifacts"]]
+            [
+                pair
+                for event in self._ledger.events
+                if event["event"] == "evicted"
+                for pair in event["artifacts"]
+            ]
         )
         for submission in self._ledger.state.published:
             self._shelf.add(submission.id)
@@ -119,25 +130,29 @@ class Session:
             self._thread.join()
 
     def abandon(self) -> None:
-        """The Host is stopping: what is in flight stays charged and unpublished, for `recover` to take up."""
+        """The Host is stopping: what is in flight stays charged and unpublished, for `recover` to
+        take up."""
         self._abandoned = True
 
     def close(self, by: str) -> None:
-        """Close the Session for a reason of the Host's, once nothing is in flight; not where the Host itself failed."""
+        """Close the Session for a reason of the Host's, once nothing is in flight; not where the
+        Host itself failed."""
         with self._changed:
             self._changed.wait_for(lambda: not self.running)
             if self.failure is None:
                 self._close(by)
 
-    # --- for the agent -----------------------------------------------------------------------------------------
+    # --- for the agent ----------------------------------------------------------------------------
 
     def handle(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one call, a JSON object. Raises Refused, journaled, where the Host says no."""
+        """The answer to one call, a JSON object. Raises Refused, journaled, where the Host says
+        no."""
         self.last_call = time.monotonic()
         try:
             return self._answer(verb, arguments)
         except (OSError, RecordError) as error:
-            # Not the agent's fault and not to be worked around: the Run stops here and stays resumable.
+            # Not the agent's fault and not to be worked around: the Run stops here and stays
+            # resumable.
             self.failure = self.failure or error
             raise answers.host_failed() from error
         finally:
@@ -166,7 +181,9 @@ class Session:
             "submission": self._view(latest) if latest else None,
             "budget": answers.budget_view(account),
             "best": {"submission": best.id, "score": best.score} if best else None,
-            "submissions": [{"id": s.id, "status": s.status, "score": s.score} for s in state.submissions],
+            "submissions": [
+                {"id": s.id, "status": s.status, "score": s.score} for s in state.submissions
+            ],
             "next": answers.next_step(self._state(), spent=account.spent),
         }
 
@@ -177,10 +194,16 @@ class Session:
         with self._changed:
             self._require_open()
             if self.running:
-                raise Refused("busy", "a Submission is being evaluated", "evopolicy-session wait, then check")
+                raise Refused(
+                    "busy", "a Submission is being evaluated", "evopolicy-session wait, then check"
+                )
         # The agent's clock runs on: nothing else would end an agent that checks for ever.
         if not self._engine.acquire(timeout=self._site.block_seconds):
-            raise Refused("busy", "another check or a Submission is running", "evopolicy-session wait, then check")
+            raise Refused(
+                "busy",
+                "another check or a Submission is running",
+                "evopolicy-session wait, then check",
+            )
         try:
             return self._check_staged(arguments)
         finally:
@@ -195,7 +218,9 @@ class Session:
                 digest, folder = program.digest, staged.put(program, durable=False)
                 del program
             # By a public seed: what check shows says nothing about any pool.
-            return answers.check_view(digest, self._site.bench.executor.check(folder, derive_seed("check") % 2**32))
+            return answers.check_view(
+                digest, self._site.bench.executor.check(folder, derive_seed("check") % 2**32)
+            )
         finally:
             shutil.rmtree(staged.root, ignore_errors=True)
 
@@ -215,12 +240,17 @@ class Session:
         return self._await(submission, detach=detach, journaled=attached is None)
 
     def _attached(self, program: Program, indices: tuple[int, ...]) -> int | None:
-        """The Submission in flight, where it is the same; None where there is none. Raises Refused for another."""
+        """The Submission in flight, where it is the same; None where there is none. Raises Refused
+        for another."""
         if self._in_flight is not None:
             running = self._submission(self._in_flight)
             if (running.program, running.indices) == (program.digest, indices):
                 return running.id
-            raise Refused("busy", f"Submission {running.id} is still being evaluated", "evopolicy-session wait")
+            raise Refused(
+                "busy",
+                f"Submission {running.id} is still being evaluated",
+                "evopolicy-session wait",
+            )
         return None
 
     def _reserve(self, program: Program, indices: tuple[int, ...], *, waits: bool) -> int:
@@ -242,7 +272,11 @@ class Session:
 
     def _wait(self, _: Mapping[str, Any]) -> dict[str, Any]:
         if not (submissions := self._ledger.state.submissions):
-            raise Refused("nothing_submitted", "there is no Submission to wait for", "evopolicy-session submit first")
+            raise Refused(
+                "nothing_submitted",
+                "there is no Submission to wait for",
+                "evopolicy-session submit first",
+            )
         return self._await(submissions[-1].id, detach=False)
 
     def _await(self, submission: int, *, detach: bool, journaled: bool = False) -> dict[str, Any]:
@@ -255,12 +289,15 @@ class Session:
         return {**self._status({}), "submission": self._view(self._submission(submission))}
 
     def _block(self, submission: int, *, journaled: bool) -> None:
-        """Wait for the outcome, as long as a call may; the journal has when an agent's clock stands still, and why."""
+        """Wait for the outcome, as long as a call may; the journal has when an agent's clock stands
+        still, and why."""
         first = not self._blocked.stands
         with self._blocked:
             if first and not journaled and self._in_flight == submission:
                 self._note_wait("wait_began", submission)
-            self._changed.wait_for(lambda: self._in_flight != submission, timeout=self._site.block_seconds)
+            self._changed.wait_for(
+                lambda: self._in_flight != submission, timeout=self._site.block_seconds
+            )
         if self._in_flight == submission and not self._blocked.stands:
             self._note_wait("wait_ended", submission)
 
@@ -272,10 +309,14 @@ class Session:
         published = [s.id for s in self._ledger.state.published]
         wanted = arguments.get("submission")
         number = wanted if wanted is not None else (published[-1] if published else None)
-        if type(number) is not int or number not in published:  # `true` is no number, though Python takes it for 1
+        if (
+            type(number) is not int or number not in published
+        ):  # `true` is no number, though Python takes it for 1
             raise Refused(
                 "no_feedback",
-                f"Submission {wanted} has no Feedback" if wanted is not None else "no Submission has Feedback yet",
+                f"Submission {wanted} has no Feedback"
+                if wanted is not None
+                else "no Submission has Feedback yet",
                 f"published so far: {', '.join(map(str, published)) or 'none'}",
             )
         content = self._shelf.content(number)
@@ -287,19 +328,23 @@ class Session:
             self._require_open()
             if self._in_flight is not None:
                 raise Refused(
-                    "busy", f"Submission {self._in_flight} is still being evaluated", "evopolicy-session wait"
+                    "busy",
+                    f"Submission {self._in_flight} is still being evaluated",
+                    "evopolicy-session wait",
                 )
             if self._site.budget.finish == "exhaust" and not self._account().spent:
                 left = self._account().episodes_left
                 raise Refused(
-                    "not_exhausted", f"{left} Episode units are left and all have to be spent", "submit again"
+                    "not_exhausted",
+                    f"{left} Episode units are left and all have to be spent",
+                    "submit again",
                 )
             requested.check_known(named, {s.id for s in self._ledger.state.published})
             self._append("closed", by="finish", named=list(dict.fromkeys(named)))
             self._changed.notify_all()
         return self._status({})
 
-    # --- inside ------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _append(self, event: str, **content: Any) -> None:
         """Into the journal, with the clock of the agent at work."""
@@ -311,7 +356,11 @@ class Session:
         if self.failure is not None:
             raise answers.host_failed()
         if self.finished:
-            raise Refused("finished", "the Session is closed; nothing can be submitted any more", "you can stop")
+            raise Refused(
+                "finished",
+                "the Session is closed; nothing can be submitted any more",
+                "you can stop",
+            )
 
     def _account(self) -> Account:
         return self._ledger.state.account(self._site.budget, len(self._site.pool.training))
@@ -324,13 +373,18 @@ class Session:
         try:
             return without_secrets(capture(folder, self._site.workspace), self._site.mask)
         except ProgramError as error:
-            raise Refused("program_refused", str(error), "mend it and try again; nothing was charged") from None
+            raise Refused(
+                "program_refused", str(error), "mend it and try again; nothing was charged"
+            ) from None
 
     def _start(self, submission: SubmissionState) -> None:
         self._done_episodes = 0
         self._in_flight = submission.id
         self._thread = threading.Thread(
-            target=self._evaluate, args=(submission,), name=f"submission-{submission.id}", daemon=True
+            target=self._evaluate,
+            args=(submission,),
+            name=f"submission-{submission.id}",
+            daemon=True,
         )
         try:
             self._thread.start()
@@ -380,8 +434,13 @@ class Session:
             self._changed.notify_all()
 
     def _close_when_spent(self) -> None:
-        """The end of `exhaust`. Also for a Host that was killed between the last Submission's outcome and this."""
-        if self._site.budget.finish == "exhaust" and self._account().spent and self._ledger.state.pending is None:
+        """The end of `exhaust`. Also for a Host that was killed between the last Submission's
+        outcome and this."""
+        if (
+            self._site.budget.finish == "exhaust"
+            and self._account().spent
+            and self._ledger.state.pending is None
+        ):
             self._close("budget")
 
     def _evict(self) -> None:

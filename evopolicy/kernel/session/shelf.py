@@ -1,4 +1,5 @@
-"""The published Feedback of a Run: in the record and in the agent's workspace, its bulk artifacts within bounds."""
+"""The published Feedback of a Run: in the record and in the agent's workspace, its bulk artifacts
+within bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from evopolicy.kernel.session.record import feedback_folder
 
 
 class Shelf:
-    """The bulk artifacts a Run keeps, oldest Submission first. Each Feedback is looked at once, however many come."""
+    """The bulk artifacts a Run keeps, oldest Submission first. Each Feedback is looked at once,
+    however many come."""
 
     def __init__(self, folder: Path, workspace: Path, budget_bytes: int) -> None:
         """`folder`: the Run's."""
@@ -27,7 +29,9 @@ class Shelf:
 
     def content(self, submission: int) -> dict[str, Any]:
         """What the Feedback of `submission` says. Raises OSError."""
-        content: dict[str, Any] = json.loads((feedback_folder(self._folder, submission) / FEEDBACK).read_bytes())
+        content: dict[str, Any] = json.loads(
+            (feedback_folder(self._folder, submission) / FEEDBACK).read_bytes()
+        )
         return content
 
     def add(self, submission: int) -> None:
@@ -40,7 +44,8 @@ class Shelf:
             self._total += size
 
     def over(self) -> list[tuple[str, str]]:
-        """What has to go, as (Submission's folder, artifact), so that the rest fits; the newest is never touched.
+        """What has to go, as (Submission's folder, artifact), so that the rest fits; the newest is
+        never touched.
 
         It is not on the shelf any more. feedback.json keeps naming it.
         """
@@ -52,7 +57,8 @@ class Shelf:
         return gone
 
     def discard(self, artifacts: Iterable[Sequence[str]]) -> None:
-        """Remove `artifacts` (Submission's folder, name), as far as they are there, in the record and in the workspace.
+        """Remove `artifacts` (Submission's folder, name), as far as they are there, in the record
+        and in the workspace.
 
         No name that leads elsewhere is followed.
         """

@@ -1,4 +1,5 @@
-"""What a Run's journal adds up to: each event's effect, in one place for recovery, loading, tracking and analysis."""
+"""What a Run's journal adds up to: each event's effect, in one place for recovery, loading,
+tracking and analysis."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class AttemptClock:
     """Whether its own call waited for an Evaluation from then on."""
 
     def at(self, seconds: float | None) -> AttemptClock:
-        """As it stood so many seconds after the agent's start, when it was last heard; None: never since."""
+        """As it stood so many seconds after the agent's start, when it was last heard; None: never
+        since."""
         more = (seconds or 0.0) - self.thinking - self.evaluating
         return self if self.waiting or more <= 0 else replace(self, thinking=self.thinking + more)
 
@@ -82,7 +84,8 @@ class RunState:
     """Everything a Run's journal adds up to."""
 
     opened: float | None = None
-    """Unix seconds of the journal's beginning: of a regrade, its parent's; None where it does not tell."""
+    """Unix seconds of the journal's beginning: of a regrade, its parent's; None where it does not
+    tell."""
     submissions: tuple[SubmissionState, ...] = ()
     closed_by: str = ""
     """'' while the Session is open; 'finish', 'budget', or why the Host closed it."""
@@ -90,7 +93,8 @@ class RunState:
     """Submissions the agent's `finish` named."""
     agent_attempts: int = 0
     agent_ended: str = ""
-    """Terminal reason: 'finished', 'exited', 'crashed', 'wall_time', 'idle', 'provider', ...; '' while it runs."""
+    """Terminal reason: 'finished', 'exited', 'crashed', 'wall_time', 'idle', 'provider', ...; ''
+    while it runs."""
     agent_exit_code: int | None = None
     thinking_seconds: float = 0.0
     waiting_seconds: float = 0.0
@@ -107,9 +111,11 @@ class RunState:
     agent_error: str = ""
     """The provider's own words, where the newest attempt failed."""
     agent_error_kind: str = ""
-    """Which of the provider's faults that was: 'overload', 'credentials', ...; '' where its integration cannot tell."""
+    """Which of the provider's faults that was: 'overload', 'credentials', ...; '' where its
+    integration cannot tell."""
     unexplained_tokens: int | None = None
-    """Tokens the Host's proxy passed on that the agent's streams do not tell of; None where no attempt can say."""
+    """Tokens the Host's proxy passed on that the agent's streams do not tell of; None where no
+    attempt can say."""
     candidates: tuple[int, ...] | None = None
     """Handed off; None before the handoff."""
     handoff_reasons: tuple[str, ...] = ()
@@ -128,7 +134,8 @@ class RunState:
         return next((s for s in self.submissions if s.status == "running"), None)
 
     def explained(self, reasons: Sequence[str]) -> str:
-        """`reasons` of a result for a reader: 'wall_time, engine_fault: Episode 0: environment fault: ...'."""
+        """`reasons` of a result for a reader: 'wall_time, engine_fault: Episode 0: environment
+        fault: ...'."""
         words = ", ".join(sorted(reasons, key=lambda word: word == ENGINE_FAULT))
         failed = next((s.reason for s in self.submissions if s.status == "failed" and s.reason), "")
         return f"{words}: {failed[:_SHOWN_FAULT]}" if failed and ENGINE_FAULT in reasons else words
@@ -141,14 +148,16 @@ class RunState:
 def fold(events: Iterable[Event], where: str = "journal") -> RunState:
     """The state `events` add up to.
 
-    Raises RecordError, beginning with `where`, for an event that is corrupt or of an unknown type, and for more of them
-    than a Run can have.
-    """
+    Raises RecordError, beginning with `where`, for an event that is corrupt or of an unknown type,
+    and for more of them than a Run can have."""
     state, changes = RunState(), 0
     for event in events:
         changes += _STEPS.get(event["event"]) is not _unchanged
         if changes - state.refusals > MAX_STEPS:
-            raise RecordError(f"{where}: line {event['n'] + 1}: more than {MAX_STEPS:,} events are those of no Run")
+            raise RecordError(
+                f"{where}: line {event['n'] + 1}: more than {MAX_STEPS:,} events are those of no "
+                "Run"
+            )
         state = advance(state, event, where)
     return state
 
@@ -159,22 +168,28 @@ def advance(state: RunState, event: Event, where: str = "journal") -> RunState:
     try:
         return _timed_attempt(_STEPS[event["event"]](state, event), event)
     except (KeyError, TypeError, ValueError, AttributeError, Refused) as error:
-        raise RecordError(f"{where}: line {event['n'] + 1} ('{event['event']}') is corrupt: {error!r}") from None
+        raise RecordError(
+            f"{where}: line {event['n'] + 1} ('{event['event']}') is corrupt: {error!r}"
+        ) from None
 
 
 def check_references(state: RunState, where: str) -> None:
-    """Raises RecordError, beginning with `where`, for a state in which a Submission is named that there is not."""
+    """Raises RecordError, beginning with `where`, for a state in which a Submission is named that
+    there is not."""
     submissions = {s.id for s in state.submissions}
     for what, numbers in (("finish", state.named), ("the handoff", state.candidates or ())):
         if unknown := [number for number in numbers if number not in submissions]:
             raise RecordError(f"{where}: {what} names Submission {unknown[0]}, which there is not")
     for result in state.results.values():
         if result.selected_submission is not None and result.selected_submission not in submissions:
-            raise RecordError(f"{where}: Submission {result.selected_submission} is selected, which there is not")
+            raise RecordError(
+                f"{where}: Submission {result.selected_submission} is selected, which there is not"
+            )
 
 
 class Ledger:
-    """A Run's journal and the state it adds up to, moved together. Safe to use from several threads."""
+    """A Run's journal and the state it adds up to, moved together. Safe to use from several
+    threads."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -194,7 +209,8 @@ class Ledger:
 
 
 def _timed_attempt(state: RunState, event: Event) -> RunState:
-    """An event that came while an agent was at work says how its clock stood, and some how it went on."""
+    """An event that came while an agent was at work says how its clock stood, and some how it went
+    on."""
     clock = event.get("clock")
     if clock is None:
         return state
@@ -224,20 +240,30 @@ def _reserved(state: RunState, event: Event) -> RunState:
         raise ValueError(f"Submission {event['submission']} cannot come here")
     # Counted before it is spelled out: ten letters may name a billion Episodes.
     if selected_units(event["selector"]) != event["units"] or used > MAX_UNITS:
-        raise ValueError(f"its selector names other than {event['units']} Episodes, or more than a Run can have")
+        raise ValueError(
+            f"its selector names other than {event['units']} Episodes, or more than a Run can have"
+        )
     indices = parse_selector(event["selector"], 10**9)
-    submission = SubmissionState(event["submission"], event["program"], indices, units_used=used, time=event["time"])
+    submission = SubmissionState(
+        event["submission"], event["program"], indices, units_used=used, time=event["time"]
+    )
     return replace(state, submissions=(*state.submissions, submission))
 
 
 def _settled(state: RunState, event: Event) -> RunState:
     status = "published" if event["event"] == "published" else "failed"
-    update = {k: event[k] for k in ("score", "failures", "reason", "wall_seconds", "policy_seconds") if k in event}
+    update = {
+        k: event[k]
+        for k in ("score", "failures", "reason", "wall_seconds", "policy_seconds")
+        if k in event
+    }
     index = event["submission"] - 1
     if index >= len(state.submissions):
         raise ValueError(f"there is no Submission {index + 1}")
     settled = replace(state.submissions[index], status=status, time=event["time"], **update)
-    return replace(state, submissions=(*state.submissions[:index], settled, *state.submissions[index + 1 :]))
+    return replace(
+        state, submissions=(*state.submissions[:index], settled, *state.submissions[index + 1 :])
+    )
 
 
 def _closed(state: RunState, event: Event) -> RunState:
@@ -286,7 +312,9 @@ def _sum(before: int | None, more: int | None) -> int | None:
 
 
 def _handoff(state: RunState, event: Event) -> RunState:
-    return replace(state, candidates=tuple(event["candidates"]), handoff_reasons=tuple(event["reasons"]))
+    return replace(
+        state, candidates=tuple(event["candidates"]), handoff_reasons=tuple(event["reasons"])
+    )
 
 
 def _in_result(state: RunState, event: Event, **changes: Any) -> RunState:
@@ -301,26 +329,41 @@ def _timed(state: RunState, event: Event, phase: str) -> dict[str, float]:
 
 def _validated(state: RunState, event: Event) -> RunState:
     old = state.results.get(event["result"], ResultState())
-    measured = {**old.validation, event["program"]: msgspec.convert(event["measurement"], Measurement)}
-    return _in_result(state, event, validation=measured, wall_seconds=_timed(state, event, "validation"))
+    measured = {
+        **old.validation,
+        event["program"]: msgspec.convert(event["measurement"], Measurement),
+    }
+    return _in_result(
+        state, event, validation=measured, wall_seconds=_timed(state, event, "validation")
+    )
 
 
 def _selected(state: RunState, event: Event) -> RunState:
     number = event["submission"]
-    if number is not None and not any(s.id == number and s.program == event["program"] for s in state.published):
-        raise ValueError(f"the Program of Submission {number} is another one, or was never published")
-    return _in_result(state, event, selected=event["program"], selected_submission=event["submission"])
+    if number is not None and not any(
+        s.id == number and s.program == event["program"] for s in state.published
+    ):
+        raise ValueError(
+            f"the Program of Submission {number} is another one, or was never published"
+        )
+    return _in_result(
+        state, event, selected=event["program"], selected_submission=event["submission"]
+    )
 
 
 def _assessed(state: RunState, event: Event) -> RunState:
     measured = msgspec.convert(event["measurement"], Measurement)
     if event["program"] != state.results.get(event["result"], ResultState()).selected:
         raise ValueError("its Program is not the one that was selected")
-    return _in_result(state, event, assessment=measured, wall_seconds=_timed(state, event, "assessment"))
+    return _in_result(
+        state, event, assessment=measured, wall_seconds=_timed(state, event, "assessment")
+    )
 
 
 def _ended(state: RunState, event: Event) -> RunState:
-    return _in_result(state, event, ended=True, valid=event["valid"], reasons=tuple(event["reasons"]))
+    return _in_result(
+        state, event, ended=True, valid=event["valid"], reasons=tuple(event["reasons"])
+    )
 
 
 _STEPS: dict[str, Callable[[RunState, Event], RunState]] = {
@@ -340,7 +383,9 @@ _STEPS: dict[str, Callable[[RunState, Event], RunState]] = {
     "validated": _validated,
     "selected": _selected,
     "assessed": _assessed,
-    "fault": lambda state, event: replace(state, fault=str(event.get("message", ""))[:_SHOWN_FAULT]),
+    "fault": lambda state, event: replace(
+        state, fault=str(event.get("message", ""))[:_SHOWN_FAULT]
+    ),
     "ended": _ended,
 }
 """What each journal event does. The write order and content are in session.py and run.py."""

@@ -1,4 +1,5 @@
-"""One Submission's Evaluation, from the captured Program to Feedback on disk. Knows no agent and no socket."""
+"""One Submission's Evaluation, from the captured Program to Feedback on disk. Knows no agent and no
+socket."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def evaluate_submission(
     episodes: Sequence[EpisodeSpec],
     progress: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Evaluate, write Feedback and outcomes under the Run's folder, and return what the `published` event holds.
+    """Evaluate, write Feedback and outcomes under the Run's folder, and return what the `published`
+    event holds.
 
     Raises ExecutionError or BenchmarkError where the fault is not the Policy's.
     """
@@ -78,9 +80,13 @@ def evaluate_submission(
         )  # fmt: skip
         scored = time.monotonic()
         paths = host_paths(bench.folder, program)
-        artifacts = _artifacts(bench, evaluation, episodes, folder / ".artifacts", paths) if traces else []
+        artifacts = (
+            _artifacts(bench, evaluation, episodes, folder / ".artifacts", paths) if traces else []
+        )
         summary = _summary(bench.benchmark, evaluation)
-        content = compose(bench.feedback.visibility, submission, digest, evaluation, summary, artifacts)
+        content = compose(
+            bench.feedback.visibility, submission, digest, evaluation, summary, artifacts
+        )
         publish(feedback_folder(bench.folder, submission), content, evaluation, artifacts, paths)
         write_graded(folder / OUTCOMES, evaluation.graded)
     finally:
@@ -105,14 +111,17 @@ def _make_anew(folder: Path, traces: Path | None) -> None:
 
 def _summary(benchmark: Benchmark, evaluation: Evaluation) -> dict[str, Value]:
     with _benchmark_code(benchmark, "summarize"):
-        summary = public(dict(benchmark.summarize(evaluation.outcomes)), f"{benchmark.spec.slug}: summary")
+        summary = public(
+            dict(benchmark.summarize(evaluation.outcomes)), f"{benchmark.spec.slug}: summary"
+        )
     assert isinstance(summary, dict)
     return summary
 
 
 @contextmanager
 def _benchmark_code(benchmark: Benchmark, what: str) -> Iterator[None]:
-    """A bug in a Benchmark's own code costs its Submission, not the Run; a full disk is not its bug."""
+    """A bug in a Benchmark's own code costs its Submission, not the Run; a full disk is not its
+    bug."""
     try:
         yield
     except EvoPolicyError:
@@ -120,17 +129,26 @@ def _benchmark_code(benchmark: Benchmark, what: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in HOST_ERRNOS:
             raise
-        raise BenchmarkError(f"{benchmark.spec.slug}: {what} raised {type(error).__name__}: {error}") from error
+        raise BenchmarkError(
+            f"{benchmark.spec.slug}: {what} raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _artifacts(
-    bench: Bench, evaluation: Evaluation, episodes: Sequence[EpisodeSpec], folder: Path, paths: HostPaths
+    bench: Bench,
+    evaluation: Evaluation,
+    episodes: Sequence[EpisodeSpec],
+    folder: Path,
+    paths: HostPaths,
 ) -> list[Artifact]:
-    """Traces by the Benchmark, then replays of the Episodes it finds worth a picture; no text with any of `paths`."""
+    """Traces by the Benchmark, then replays of the Episodes it finds worth a picture; no text with
+    any of `paths`."""
     folder.mkdir(exist_ok=True)
     with _benchmark_code(bench.benchmark, "artifacts"):
         artifacts = list(bench.benchmark.artifacts(evaluation.results, folder))
-        pictured = set(bench.benchmark.pictured(evaluation.results)) if bench.feedback.replays else set()
+        pictured = (
+            set(bench.benchmark.pictured(evaluation.results)) if bench.feedback.replays else set()
+        )
     if pictured:
         jobs = [
             RenderJob(episode, result.trace, folder)
@@ -151,8 +169,8 @@ def write_graded(path: Path, graded: Sequence[Graded]) -> None:
 def read_graded(path: Path, top: Path | None = None) -> list[Graded]:
     """The Episodes of such a file; none where there is no file.
 
-    No link below `top` (its folder, where none is given) is followed to it. Raises RecordError for one that is corrupt.
-    """
+    No link below `top` (its folder, where none is given) is followed to it. Raises RecordError for
+    one that is corrupt."""
     top = top or path.parent
     try:
         data = read_part(top, path.relative_to(top).as_posix(), EPISODES_FORMAT.bytes)
@@ -161,7 +179,9 @@ def read_graded(path: Path, top: Path | None = None) -> list[Graded]:
     try:
         return list(_all_graded(data, path))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise RecordError(f"{path}: is corrupt ({error}); delete it and its Episodes are measured again") from None
+        raise RecordError(
+            f"{path}: is corrupt ({error}); delete it and its Episodes are measured again"
+        ) from None
 
 
 def _all_graded(data: bytes, path: Path) -> Iterator[Graded]:
@@ -190,6 +210,8 @@ def _graded(line: bytes, path: Path) -> Graded:
     else:
         graded = msgspec.convert(EPISODES_FORMAT.upgraded(parse_object(line), str(path)), Graded)
     outcome = graded.outcome
-    if not all(0 <= count <= MAX_COUNT for count in (outcome.index, outcome.length, outcome.clipped)):
+    if not all(
+        0 <= count <= MAX_COUNT for count in (outcome.index, outcome.length, outcome.clipped)
+    ):
         raise ValueError(f"Episode {outcome.index:.0f}: an index or a count is out of bounds")
     return graded

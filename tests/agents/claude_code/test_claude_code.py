@@ -53,7 +53,10 @@ class TestClaudeCodeContract(AgentContract):
 def test_everything_it_asks_goes_to_the_hosts_proxy_and_to_one_model(tmp_path: Path) -> None:
     agent = claude(tmp_path, model="some-model", effort="max")
     invocation = agent.invoke(example_task())
-    assert after(invocation.argv, "--model") == "some-model" and after(invocation.argv, "--effort") == "max"
+    assert (
+        after(invocation.argv, "--model") == "some-model"
+        and after(invocation.argv, "--effort") == "max"
+    )
     assert invocation.environment["ANTHROPIC_BASE_URL"] == EXAMPLE_URL
     asked = {value for name, value in invocation.environment.items() if name.endswith("_MODEL")}
     assert asked == {"some-model"} and "ANTHROPIC_SMALL_FAST_MODEL" in invocation.environment
@@ -85,7 +88,11 @@ def test_the_prompt_is_on_standard_input_and_no_option_swallows_a_word(tmp_path:
 
 def test_it_neither_updates_nor_reports(tmp_path: Path) -> None:
     environment = claude(tmp_path).invoke(example_task()).environment
-    for name in ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"):
+    for name in (
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_AUTOUPDATER",
+        "DISABLE_TELEMETRY",
+    ):
         assert environment[name] == "1"
 
 
@@ -98,7 +105,9 @@ def test_its_shell_waits_as_long_as_the_host_is_told(tmp_path: Path) -> None:
 
 
 def test_a_session_is_gone_on_with(tmp_path: Path) -> None:
-    assert after(claude(tmp_path).invoke(example_task(session_id="0a1b")).argv, "--resume") == "0a1b"
+    assert (
+        after(claude(tmp_path).invoke(example_task(session_id="0a1b")).argv, "--resume") == "0a1b"
+    )
     assert "--resume" not in claude(tmp_path).invoke(example_task(resumed=True)).argv
 
 
@@ -117,12 +126,16 @@ def test_a_server_of_ones_own_needs_no_key(tmp_path: Path) -> None:
 def test_retries_and_servers_of_tools_can_be_set(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.touch()
-    agent = claude(tmp_path, retries=0, mcp_seconds=40, mcp_servers={"notes": ["python3", str(script), 'é "']})
+    agent = claude(
+        tmp_path, retries=0, mcp_seconds=40, mcp_servers={"notes": ["python3", str(script), 'é "']}
+    )
     invocation = agent.invoke(example_task())
     assert invocation.environment["CLAUDE_CODE_MAX_RETRIES"] == "0"
     assert invocation.environment["MCP_TOOL_TIMEOUT"] == "40000"
     assert json.loads(after(invocation.argv, "--mcp-config")) == {
-        "mcpServers": {"notes": {"type": "stdio", "command": "python3", "args": [str(script), 'é "']}}
+        "mcpServers": {
+            "notes": {"type": "stdio", "command": "python3", "args": [str(script), 'é "']}
+        }
     }
     assert script in invocation.readable
 
@@ -134,12 +147,18 @@ def test_a_configuration_is_copied_without_logins_and_sessions(tmp_path: Path) -
     for name in (".credentials.json", ".claude.json", "settings.json", "CLAUDE.md"):
         (own / name).touch()
     invocation = claude(tmp_path, configuration=str(own)).invoke(example_task())
-    assert sorted(invocation.home) == [".claude/CLAUDE.md", ".claude/agents", ".claude/settings.json"]
+    assert sorted(invocation.home) == [
+        ".claude/CLAUDE.md",
+        ".claude/agents",
+        ".claude/settings.json",
+    ]
     assert "--strict-mcp-config" not in invocation.argv
     assert "--strict-mcp-config" in claude(tmp_path).invoke(example_task()).argv
 
 
-def test_a_subscription_takes_its_login_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscription_takes_its_login_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     agent = claude(tmp_path, login="subscription")
     with pytest.raises(AgentError, match="log in with `claude`"):
@@ -148,12 +167,16 @@ def test_a_subscription_takes_its_login_file_alone(tmp_path: Path, monkeypatch: 
     (tmp_path / ".claude" / ".credentials.json").write_text("{}")
     assert agent.probe() == {"claude": VERSION}
     invocation = agent.invoke(example_task())
-    assert invocation.home == {".claude/.credentials.json": tmp_path / ".claude" / ".credentials.json"}
+    assert invocation.home == {
+        ".claude/.credentials.json": tmp_path / ".claude" / ".credentials.json"
+    }
     assert "ANTHROPIC_BASE_URL" not in invocation.environment
     assert agent.provider.subscription and "api.anthropic.com:443" in agent.provider.hosts
 
 
-def test_a_subscriptions_token_is_named_and_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriptions_token_is_named_and_needs_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "a-long-lived-token-0123456789")
     agent = claude(tmp_path, login="subscription", variables=["CLAUDE_CODE_OAUTH_TOKEN"])
@@ -163,16 +186,25 @@ def test_a_subscriptions_token_is_named_and_needs_no_file(tmp_path: Path, monkey
     assert "a-long-lived-token-0123456789" not in repr(invocation)
 
 
-def test_a_missing_program_is_named_with_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named_with_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
-    with pytest.raises(AgentError, match=r"install it with `npm install -g @anthropic-ai/claude-code`"):
+    with pytest.raises(
+        AgentError, match=r"install it with `npm install -g @anthropic-ai/claude-code`"
+    ):
         claude(tmp_path, cli="claude").probe()
 
 
-def test_its_own_installer_lays_it_off_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_own_installer_lays_it_off_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A link to a file named for its version."""
-    versions, bin_ = tmp_path / ".local" / "share" / "claude" / "versions", tmp_path / ".local" / "bin"
+    versions, bin_ = (
+        tmp_path / ".local" / "share" / "claude" / "versions",
+        tmp_path / ".local" / "bin",
+    )
     versions.mkdir(parents=True)
     bin_.mkdir(parents=True)
     (versions / "2.1.197").write_bytes(b"\x7fELF")
@@ -181,7 +213,9 @@ def test_its_own_installer_lays_it_off_the_path(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("HOME", str(tmp_path))
     invocation = claude(tmp_path, cli="claude").invoke(example_task())
-    assert invocation.argv[0] == str(versions / "2.1.197") and list(invocation.readable) == [versions / "2.1.197"]
+    assert invocation.argv[0] == str(versions / "2.1.197") and list(invocation.readable) == [
+        versions / "2.1.197"
+    ]
 
 
 def test_another_program_of_that_name_is_found_out(tmp_path: Path) -> None:
@@ -191,8 +225,12 @@ def test_another_program_of_that_name_is_found_out(tmp_path: Path) -> None:
         agent.probe()
 
 
-@pytest.mark.skipif(platform.machine() not in MACHINES, reason="npm has no Claude Code for this machine")
-def test_the_native_program_is_found_where_its_installation_was_not_finished(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    platform.machine() not in MACHINES, reason="npm has no Claude Code for this machine"
+)
+def test_the_native_program_is_found_where_its_installation_was_not_finished(
+    tmp_path: Path,
+) -> None:
     modules = tmp_path / "node_modules" / "@anthropic-ai"
     wrapper = modules / "claude-code" / "bin" / "claude.exe"
     native = modules / f"claude-code-linux-{MACHINES[platform.machine()]}" / "claude"
@@ -206,7 +244,10 @@ def test_the_native_program_is_found_where_its_installation_was_not_finished(tmp
 
 
 def test_another_servers_answers_have_no_price_of_anthropics(tmp_path: Path) -> None:
-    ended = '{"type": "result", "subtype": "success", "is_error": false, "total_cost_usd": 0.5, "result": "Done.", '
+    ended = (
+        '{"type": "result", "subtype": "success", "is_error": false, "total_cost_usd": 0.5, '
+        '"result": "Done.", '
+    )
     ended += '"modelUsage": {"m": {"inputTokens": 1, "outputTokens": 1, "costUSD": 0.5}}}'
     own, other = claude(tmp_path), claude(tmp_path, base_url="http://127.0.0.1:9")
     assert own.read([ended]).usage.cost_usd == 0.5

@@ -13,14 +13,37 @@ from evopolicy.agents.claude_code.stream import read_stream
 from evopolicy.kernel.ports.transcript import Usage
 
 SESSION = "01b2c3d4-0000-4000-8000-000000000001"
-INIT = {"type": "system", "subtype": "init", "session_id": SESSION, "model": "some-model", "tools": ["Bash"]}
+INIT = {
+    "type": "system",
+    "subtype": "init",
+    "session_id": SESSION,
+    "model": "some-model",
+    "tools": ["Bash"],
+}
 
 
 def says(name: str, *content: Mapping[str, Any], read: int = 100, **more: Any) -> dict[str, Any]:
     """One line of a message; a message of several blocks has a line for each."""
-    usage = {"input_tokens": read, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 5, "output_tokens": 1}
-    message = {"id": name, "role": "assistant", "model": "some-model", "content": list(content), "usage": usage}
-    return {"type": "assistant", "message": message, "parent_tool_use_id": None, "session_id": SESSION, **more}
+    usage = {
+        "input_tokens": read,
+        "cache_read_input_tokens": 10,
+        "cache_creation_input_tokens": 5,
+        "output_tokens": 1,
+    }
+    message = {
+        "id": name,
+        "role": "assistant",
+        "model": "some-model",
+        "content": list(content),
+        "usage": usage,
+    }
+    return {
+        "type": "assistant",
+        "message": message,
+        "parent_tool_use_id": None,
+        "session_id": SESSION,
+        **more,
+    }
 
 
 def text(words: str) -> dict[str, Any]:
@@ -37,7 +60,12 @@ def gave(name: str, result: Any, failed: bool = False) -> dict[str, Any]:
 
 
 def model_usage(read: int, wrote: int) -> dict[str, Any]:
-    counts = {"inputTokens": read, "outputTokens": wrote, "cacheReadInputTokens": 20, "cacheCreationInputTokens": 10}
+    counts = {
+        "inputTokens": read,
+        "outputTokens": wrote,
+        "cacheReadInputTokens": 20,
+        "cacheCreationInputTokens": 10,
+    }
     return {"some-model": {**counts, "costUSD": 0.5}}
 
 
@@ -62,7 +90,13 @@ def synthetic(words: str, error: str, stop: str = "stop_sequence") -> dict[str, 
 
 
 def again(status: int | None, error: str) -> dict[str, Any]:
-    told = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 500, "error_status": status, "error": error}
+    told = {
+        "attempt": 1,
+        "max_retries": 10,
+        "retry_delay_ms": 500,
+        "error_status": status,
+        "error": error,
+    }
     return {"type": "system", "subtype": "api_retry", "session_id": SESSION, **told}
 
 
@@ -91,7 +125,11 @@ def test_a_stream_becomes_steps_with_their_calls_and_results() -> None:
         ("agent", "Done.", "", 7),
     ]
     (first,), (second,), _ = (step.calls for step in read.steps)
-    assert (first.name, first.arguments, first.result) == ("Bash", {"command": "cat TASK.md"}, "# CartPole")
+    assert (first.name, first.arguments, first.result) == (
+        "Bash",
+        {"command": "cat TASK.md"},
+        "# CartPole",
+    )
     assert (first.line, first.result_line, first.failed) == (3, 4, False)
     assert (second.result, second.failed) == ("Exit code 3", True)
     assert (read.completed, read.error, read.session_id) == (True, "", SESSION)
@@ -111,27 +149,59 @@ def test_messages_of_several_agents_at_once_keep_their_calls_and_results() -> No
         )
     )
     calls = {call.id: call.result for step in read.steps for call in step.calls}
-    assert calls == {"a": "1", "b": "2"} and [step.text for step in read.steps] == ["", "", "Both run."]
+    assert calls == {"a": "1", "b": "2"} and [step.text for step in read.steps] == [
+        "",
+        "",
+        "Both run.",
+    ]
     assert read.response_ids == ("msg_1", "sub_1")
 
 
 FAULTS: list[tuple[list[dict[str, Any]], str]] = [
     (
-        [synthetic("Failed to authenticate.", "authentication_failed"), failed("API Error: 403 no", 403)],
+        [
+            synthetic("Failed to authenticate.", "authentication_failed"),
+            failed("API Error: 403 no", 403),
+        ],
         "authentication",
     ),
-    ([synthetic("Invalid API key", "authentication_failed"), failed("Invalid API key", 401)], "authentication"),
-    ([synthetic("It may not exist.", "model_not_found"), failed("issue with the model", 404)], "other"),
-    ([synthetic("Credit balance is too low", "billing_error"), failed("Credit balance", 400)], "authentication"),
+    (
+        [synthetic("Invalid API key", "authentication_failed"), failed("Invalid API key", 401)],
+        "authentication",
+    ),
+    (
+        [synthetic("It may not exist.", "model_not_found"), failed("issue with the model", 404)],
+        "other",
+    ),
+    (
+        [synthetic("Credit balance is too low", "billing_error"), failed("Credit balance", 400)],
+        "authentication",
+    ),
     ([failed("Not logged in. Please run /login")], "authentication"),
     ([again(429, "rate_limit"), failed("API Error: 429 slow down", 429)], "rate_limit"),
     ([again(529, "overloaded"), failed("API Error: 529 busy", 529)], "overload"),
     ([synthetic("API Error: 500", "server_error"), failed("API Error: 500", 500)], "overload"),
     ([again(None, "unknown"), failed("API Error: Connection error.")], "network"),
-    ([synthetic("Prompt is too long", "invalid_request"), failed("Prompt is too long", 400)], "context"),
-    ([synthetic("It appears to violate our policy", "invalid_request", "refusal"), failed("violates")], "refusal"),
+    (
+        [synthetic("Prompt is too long", "invalid_request"), failed("Prompt is too long", 400)],
+        "context",
+    ),
+    (
+        [
+            synthetic("It appears to violate our policy", "invalid_request", "refusal"),
+            failed("violates"),
+        ],
+        "refusal",
+    ),
     ([says("msg_1", text("No.")), ended(stop_reason="refusal")], "refusal"),
-    ([says("msg_1", bash("toolu_1", "ls")), gave("toolu_1", ""), ended(stop_reason="tool_use", result="")], "network"),
+    (
+        [
+            says("msg_1", bash("toolu_1", "ls")),
+            gave("toolu_1", ""),
+            ended(stop_reason="tool_use", result=""),
+        ],
+        "network",
+    ),
     ([ended(stop_reason=None, result="", modelUsage={})], "network"),
     ([failed("Reached maximum number of turns (2)", subtype="error_max_turns")], "other"),
 ]
@@ -154,8 +224,12 @@ def test_an_interrupted_run_has_its_errors_in_a_list() -> None:
     assert read_stream(lines(INIT, event)).error == "aborted"
 
 
-@pytest.mark.parametrize(("status", "error", "kind"), [(529, "overloaded", "overload"), (None, "unknown", "network")])
-def test_asking_again_is_an_error_only_while_no_answer_comes(status: int | None, error: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "error", "kind"), [(529, "overloaded", "overload"), (None, "unknown", "network")]
+)
+def test_asking_again_is_an_error_only_while_no_answer_comes(
+    status: int | None, error: str, kind: str
+) -> None:
     assert read_stream(lines(INIT, again(status, error))).error_kind == kind
     answered = read_stream(lines(INIT, again(status, error), says("msg_1", text("Here."))))
     assert (answered.error, answered.completed) == ("", False)
@@ -170,9 +244,18 @@ def test_what_is_said_before_the_first_event_comes_from_standard_error(tmp_path:
 
 def test_the_totals_count_the_summary_of_a_long_session_which_no_message_shows() -> None:
     compacted = {"type": "system", "subtype": "compact_boundary", "session_id": SESSION}
-    continued = {"type": "user", "message": {"role": "user", "content": "This session is being continued."}}
+    continued = {
+        "type": "user",
+        "message": {"role": "user", "content": "This session is being continued."},
+    }
     read = read_stream(
-        lines(INIT, says("msg_1", text("a")), compacted, continued, ended(modelUsage=model_usage(900, 90)))
+        lines(
+            INIT,
+            says("msg_1", text("a")),
+            compacted,
+            continued,
+            ended(modelUsage=model_usage(900, 90)),
+        )
     )
     assert (read.usage.input_tokens, read.usage.output_tokens, read.response_ids) == (900, 90, ())
     assert [step.source for step in read.steps] == ["agent", "user"]
@@ -203,7 +286,10 @@ def test_a_process_ended_early_counts_its_own_messages_by_its_record(tmp_path: P
 def test_what_is_not_known_is_counted() -> None:
     new = {"type": "system", "subtype": "new"}
     read = read_stream([*lines({"type": "new"}, new, says("m", {"type": "hologram"})), "no json\n"])
-    assert read.unknown_events == {"new": 1, "system new": 1, "block hologram": 1} and read.malformed_lines == 1
+    assert (
+        read.unknown_events == {"new": 1, "system new": 1, "block hologram": 1}
+        and read.malformed_lines == 1
+    )
 
 
 def test_a_line_of_ten_megabytes_is_read_whole() -> None:

@@ -1,4 +1,5 @@
-"""The programs of the coding agents that `npm install` has laid beside this file, and one of Python's."""
+"""The programs of the coding agents that `npm install` has laid beside this file, and one of
+Python's."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ PROGRAMS = {
 }
 """Name of the executable, by integration, or by option of `command`."""
 MINI = Path(__file__).parent / ".venv" / "bin"
-"""Where `uv venv tests/agents/cli/.venv` and `uv pip install mini-swe-agent` into it lay that one."""
+"""Where `uv venv tests/agents/cli/.venv` and `uv pip install mini-swe-agent` into it lay that
+one."""
 OF_NODE = ("gemini_cli", "kimi_code")
 """Those that a Node of its own, also from npm, has to run."""
 
@@ -35,5 +37,8 @@ def program(agent: str) -> Path | None:
 def needs(*agents: str) -> pytest.MarkDecorator:
     """Skips, by name, where one of the programs is not here. `chat` needs none."""
     missing = [agent for agent in agents if agent in PROGRAMS and program(agent) is None]
-    reason = f"{', '.join(missing)}: not in tests/agents/cli/node_modules; run `npm install` in tests/agents/cli"
+    reason = (
+        f"{', '.join(missing)}: not in tests/agents/cli/node_modules; run `npm install` in "
+        "tests/agents/cli"
+    )
     return pytest.mark.skipif(bool(missing), reason=reason)

@@ -67,14 +67,23 @@ def test_it_asks_the_hosts_proxy_for_the_one_model_and_nothing_else(tmp_path: Pa
     agent = codex(tmp_path, model="some-model", effort="high")
     argv = tuple(agent.invoke(example_task()).argv)
     said = settings(argv)
-    assert argv[argv.index("--model") + 1] == "some-model" and agent.provider.models == ("some-model",)
+    assert argv[argv.index("--model") + 1] == "some-model" and agent.provider.models == (
+        "some-model",
+    )
     assert said["model_provider"] == "evopolicy" and said["model_reasoning_effort"] == "high"
     assert said["model_providers"]["evopolicy"] == {
         "name": "evopolicy", "base_url": EXAMPLE_URL, "wire_api": "responses", "env_key": "OPENAI_API_KEY",
     }  # fmt: skip
-    assert said["web_search"] == "disabled" and not any(said["features"].values()) and not said["agents"]["enabled"]
+    assert (
+        said["web_search"] == "disabled"
+        and not any(said["features"].values())
+        and not said["agents"]["enabled"]
+    )
     assert not said["analytics"]["enabled"] and not said["check_for_update_on_startup"]
-    assert (agent.provider.url, agent.provider.paths) == ("https://api.openai.com/v1", ("POST /responses",))
+    assert (agent.provider.url, agent.provider.paths) == (
+        "https://api.openai.com/v1",
+        ("POST /responses",),
+    )
     assert agent.provider.retry_after_seconds == 5 and agent.call_seconds == 30
 
 
@@ -82,16 +91,28 @@ def test_the_prompt_is_on_standard_input_and_the_home_is_clean(tmp_path: Path) -
     task = example_task()
     invocation = codex(tmp_path).invoke(task)
     assert invocation.stdin == task.prompt and invocation.argv[-1] == "-"
-    assert {"--ignore-user-config", "--ignore-rules"} <= set(invocation.argv) and not invocation.home
+    assert {"--ignore-user-config", "--ignore-rules"} <= set(
+        invocation.argv
+    ) and not invocation.home
 
 
 def test_its_shells_have_the_session_and_not_the_key(tmp_path: Path) -> None:
-    policy = settings(tuple(codex(tmp_path).invoke(example_task()).argv))["shell_environment_policy"]
-    assert policy == {"inherit": "all", "ignore_default_excludes": True, "exclude": ["OPENAI_API_KEY"]}
+    policy = settings(tuple(codex(tmp_path).invoke(example_task()).argv))[
+        "shell_environment_policy"
+    ]
+    assert policy == {
+        "inherit": "all",
+        "ignore_default_excludes": True,
+        "exclude": ["OPENAI_API_KEY"],
+    }
 
 
 def test_a_session_is_gone_on_with(tmp_path: Path) -> None:
-    argv = codex(tmp_path, arguments=["--enable", "x"]).invoke(example_task(session_id="0a1b-thread")).argv
+    argv = (
+        codex(tmp_path, arguments=["--enable", "x"])
+        .invoke(example_task(session_id="0a1b-thread"))
+        .argv
+    )
     assert list(argv[-5:]) == ["--enable", "x", "resume", "0a1b-thread", "-"]
     assert argv.index("--json") < argv.index("resume")
 
@@ -113,7 +134,9 @@ def test_servers_of_tools_get_the_session_and_their_files_can_be_read(tmp_path: 
     script = tmp_path / "a server.py"
     script.touch()
     servers = {"notes": ["python3", str(script), 'say "é\x7f"']}
-    invocation = codex(tmp_path, mcp_servers=servers, mcp_seconds=40, variables=["NOTES"]).invoke(example_task())
+    invocation = codex(tmp_path, mcp_servers=servers, mcp_seconds=40, variables=["NOTES"]).invoke(
+        example_task()
+    )
     assert settings(tuple(invocation.argv))["mcp_servers"]["notes"] == {
         "command": "python3", "args": servers["notes"][1:], "tool_timeout_sec": 40,
         "env_vars": ["EVOPOLICY_SESSION", "EVOPOLICY_WORKSPACE", "NOTES"],
@@ -132,7 +155,9 @@ def test_a_configuration_is_copied_without_logins_and_sessions(tmp_path: Path) -
     assert "--ignore-user-config" not in invocation.argv
 
 
-def test_a_subscription_takes_its_login_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscription_takes_its_login_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     agent = codex(tmp_path, login="subscription")
     with pytest.raises(AgentError, match="codex login"):
@@ -144,11 +169,15 @@ def test_a_subscription_takes_its_login_file_alone(tmp_path: Path, monkeypatch: 
     assert invocation.home == {".codex/auth.json": tmp_path / ".codex" / "auth.json"}
     assert "model_providers" not in settings(tuple(invocation.argv))
     provider = agent.provider
-    assert provider.subscription and not provider.key_variable and "chatgpt.com:443" in provider.hosts
+    assert (
+        provider.subscription and not provider.key_variable and "chatgpt.com:443" in provider.hosts
+    )
 
 
 def test_a_missing_program_is_named_with_what_installs_it(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match=r"is not here; install it with `npm install -g @openai/codex`"):
+    with pytest.raises(
+        AgentError, match=r"is not here; install it with `npm install -g @openai/codex`"
+    ):
         codex(tmp_path, cli=str(tmp_path / "nothing")).probe()
 
 
@@ -181,7 +210,9 @@ def test_the_native_program_is_found_behind_npms_launcher(tmp_path: Path, beside
     (modules / ".bin" / "codex").symlink_to("../@openai/codex/bin/codex.js")
     (vendor / "bin" / "codex").write_bytes(b"\x7fELF")
     invocation = codex(tmp_path, cli=str(modules / ".bin" / "codex")).invoke(example_task())
-    assert invocation.argv[0] == str(vendor / "bin" / "codex") and list(invocation.readable) == [vendor]
+    assert invocation.argv[0] == str(vendor / "bin" / "codex") and list(invocation.readable) == [
+        vendor
+    ]
 
 
 def test_without_a_native_program_node_runs_the_launcher(tmp_path: Path) -> None:
@@ -196,12 +227,17 @@ def test_without_a_native_program_node_runs_the_launcher(tmp_path: Path) -> None
     for path in (launcher, node):
         path.chmod(0o755)
     invocation = codex(tools, cli=str(launcher)).invoke(example_task())
-    assert list(invocation.argv[:2]) == [str(node), str(launcher)] and package in invocation.readable
+    assert (
+        list(invocation.argv[:2]) == [str(node), str(launcher)] and package in invocation.readable
+    )
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("request_retries", -1), ("stream_idle_seconds", 0), ("mcp_seconds", 0.5), ("model", "")]
+    ("option", "value"),
+    [("request_retries", -1), ("stream_idle_seconds", 0), ("mcp_seconds", 0.5), ("model", "")],
 )
-def test_an_option_out_of_its_range_is_refused_by_name(tmp_path: Path, option: str, value: Any) -> None:
+def test_an_option_out_of_its_range_is_refused_by_name(
+    tmp_path: Path, option: str, value: Any
+) -> None:
     with pytest.raises(ConfigError, match=f"agent.{option}"):
         codex(tmp_path, **{option: value})

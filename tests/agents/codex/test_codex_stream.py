@@ -27,7 +27,14 @@ def shell(name: str, command: str, output: str | None = None, code: int = 0) -> 
         running = {"aggregated_output": "", "exit_code": None, "status": "in_progress"}
         return item(name, "command_execution", "started", command=command, **running)
     status = "failed" if code else "completed"
-    return item(name, "command_execution", command=command, aggregated_output=output, exit_code=code, status=status)
+    return item(
+        name,
+        "command_execution",
+        command=command,
+        aggregated_output=output,
+        exit_code=code,
+        status=status,
+    )
 
 
 def ended(read: int = 900, cached: int = 300, wrote: int = 50, thought: int = 20) -> dict[str, Any]:
@@ -53,8 +60,18 @@ WELL = lines(
     shell("item_4", "evopolicy-session submit program --episodes 0:2"),
     shell("item_4", "evopolicy-session submit program --episodes 0:2", '{"submission": {"id": 1}}'),
     item("item_5", "reasoning", text="It falls."),
-    item("item_6", "file_change", "started", changes=[{"path": "/workspace/program/policy.py", "kind": "update"}]),
-    item("item_6", "file_change", changes=[{"path": "/w/policy.py", "kind": "update"}], status="completed"),
+    item(
+        "item_6",
+        "file_change",
+        "started",
+        changes=[{"path": "/workspace/program/policy.py", "kind": "update"}],
+    ),
+    item(
+        "item_6",
+        "file_change",
+        changes=[{"path": "/w/policy.py", "kind": "update"}],
+        status="completed",
+    ),
     item("item_7", "agent_message", text="Done."),
     ended(),
 )
@@ -87,9 +104,14 @@ def test_a_command_that_never_ended_is_a_call_without_a_result() -> None:
 
 def test_calls_made_at_once_belong_to_one_step() -> None:
     one, two = shell("a", "one"), shell("b", "two")
-    read = read_stream(lines(STARTED, TURN, one, two, shell("b", "two", "2"), shell("a", "one", "1", 3), ended()))
+    read = read_stream(
+        lines(STARTED, TURN, one, two, shell("b", "two", "2"), shell("a", "one", "1", 3), ended())
+    )
     (step,) = read.steps
-    assert [(call.result, call.failed, call.result_line) for call in step.calls] == [("1", True, 5), ("2", False, 4)]
+    assert [(call.result, call.failed, call.result_line) for call in step.calls] == [
+        ("1", True, 5),
+        ("2", False, 4),
+    ]
 
 
 def test_tools_of_servers_have_their_arguments_result_and_error() -> None:
@@ -98,11 +120,23 @@ def test_tools_of_servers_have_their_arguments_result_and_error() -> None:
     read = read_stream(
         lines(
             item("x", "mcp_tool_call", **told, result=content, error=None, status="completed"),
-            item("y", "mcp_tool_call", **told, result=None, error={"message": "timed out"}, status="failed"),
+            item(
+                "y",
+                "mcp_tool_call",
+                **told,
+                result=None,
+                error={"message": "timed out"},
+                status="failed",
+            ),
         )
     )
     (kept,), (late,) = (step.calls for step in read.steps)
-    assert (kept.name, kept.arguments, kept.result, kept.failed) == ("mcp__notes__add", {"text": "hi"}, "kept", False)
+    assert (kept.name, kept.arguments, kept.result, kept.failed) == (
+        "mcp__notes__add",
+        {"text": "hi"},
+        "kept",
+        False,
+    )
     assert (late.result, late.failed) == ("timed out", True)
 
 
@@ -110,17 +144,32 @@ FAULTS = [
     ("exceeded retry limit, last status: 429 Too Many Requests", "rate_limit"),
     ("You've hit your usage limit. Try again in 3 hours.", "rate_limit"),
     ("Quota exceeded. Check your plan and billing details.", "authentication"),
-    ("unexpected status 401 Unauthorized: bad key, url: http://127.0.0.1:8100/responses", "authentication"),
+    (
+        "unexpected status 401 Unauthorized: bad key, url: http://127.0.0.1:8100/responses",
+        "authentication",
+    ),
     ("unexpected status 403 Forbidden: no", "authentication"),
-    ("unexpected status 404 Not Found: The model `x` does not exist or you do not have access to it", "other"),
+    (
+        "unexpected status 404 Not Found: The model `x` does not exist or you do not have access "
+        "to it",
+        "other",
+    ),
     ("Missing environment variable: `OPENAI_API_KEY`.", "authentication"),
     ("We're currently experiencing high demand, which may cause temporary errors.", "overload"),
     ("unexpected status 529 : busy", "overload"),
     ("stream disconnected before completion: error sending request", "network"),
     ("Codex ran out of room in the model's context window. Start a new thread.", "context"),
     ("This content was flagged for possible cybersecurity risk.", "refusal"),
-    ("stream disconnected before completion: Incomplete response returned, reason: content_filter", "refusal"),
-    ("stream disconnected before completion: Incomplete response returned, reason: max_output_tokens", "context"),
+    (
+        "stream disconnected before completion: Incomplete response returned, reason: "
+        "content_filter",
+        "refusal",
+    ),
+    (
+        "stream disconnected before completion: Incomplete response returned, reason: "
+        "max_output_tokens",
+        "context",
+    ),
     ("workspace routing discovery failed", "network"),
     ("something nobody has seen", "other"),
 ]
@@ -129,30 +178,46 @@ FAULTS = [
 @pytest.mark.parametrize(("words", "kind"), FAULTS)
 def test_a_failed_turn_says_how_its_provider_failed(words: str, kind: str) -> None:
     again = {"type": "error", "message": f"Reconnecting... 1/5 ({words})"}
-    read = read_stream(lines(STARTED, TURN, again, {"type": "turn.failed", "error": {"message": words}}))
+    read = read_stream(
+        lines(STARTED, TURN, again, {"type": "turn.failed", "error": {"message": words}})
+    )
     assert (read.completed, read.error, read.error_kind) == (False, words, kind)
 
 
 def test_asking_again_is_an_error_only_while_no_answer_comes() -> None:
-    again = {"type": "error", "message": "Reconnecting... 1/5 (stream disconnected before completion)"}
+    again = {
+        "type": "error",
+        "message": "Reconnecting... 1/5 (stream disconnected before completion)",
+    }
     assert read_stream(lines(STARTED, TURN, again)).error_kind == "network"
     answered = read_stream(lines(STARTED, TURN, again, item("a", "agent_message", text="Here.")))
     assert (answered.error, answered.completed) == ("", False)
-    assert read_stream(lines(STARTED, TURN, again, item("a", "agent_message", text="Here."), ended())).completed
+    assert read_stream(
+        lines(STARTED, TURN, again, item("a", "agent_message", text="Here."), ended())
+    ).completed
 
 
 def test_what_is_said_before_the_first_event_comes_from_standard_error(tmp_path: Path) -> None:
-    (tmp_path / "stderr.log").write_text("WARNING: no aliases\nError: thread not found: log in again\n")
+    (tmp_path / "stderr.log").write_text(
+        "WARNING: no aliases\nError: thread not found: log in again\n"
+    )
     read = read_stream(lines(STARTED), tmp_path)
-    assert (read.error, read.error_kind) == ("Error: thread not found: log in again", "authentication")
+    assert (read.error, read.error_kind) == (
+        "Error: thread not found: log in again",
+        "authentication",
+    )
     assert read_stream(WELL, tmp_path).error == ""
 
 
-def attempt(folder: Path, number: int, *events: Mapping[str, Any], host_counts: bool = False) -> Path:
+def attempt(
+    folder: Path, number: int, *events: Mapping[str, Any], host_counts: bool = False
+) -> Path:
     logs = folder / f"attempt-{number}"
     logs.mkdir()
     (logs / "stdout.log").write_text("".join(lines(*events)))
-    (logs / "invocation.json").write_text(json.dumps({"network": "proxy" if host_counts else "open"}))
+    (logs / "invocation.json").write_text(
+        json.dumps({"network": "proxy" if host_counts else "open"})
+    )
     return logs
 
 
@@ -161,7 +226,10 @@ def record(logs: Path, *totals: tuple[int, int], thread: str = THREAD) -> None:
     folder = logs / "home" / ".codex" / "sessions" / "2026" / "11" / "30"
     folder.mkdir(parents=True)
     entries = [
-        {"type": "event_msg", "payload": {"type": "token_count", "info": {"total_token_usage": usage}}}
+        {
+            "type": "event_msg",
+            "payload": {"type": "token_count", "info": {"total_token_usage": usage}},
+        }
         for usage in ({"input_tokens": read, "output_tokens": wrote} for read, wrote in totals)
     ]
     (folder / f"rollout-2026-11-30T00-00-00-{thread}.jsonl").write_text("".join(lines(*entries)))
@@ -180,7 +248,9 @@ def test_a_resumed_threads_usage_is_what_was_added(tmp_path: Path) -> None:
 
 def test_a_new_threads_usage_is_its_own(tmp_path: Path) -> None:
     attempt(tmp_path, 1, {"type": "thread.started", "thread_id": "another"}, TURN, ended(read=5000))
-    assert read_attempt(attempt(tmp_path, 2, STARTED, TURN, ended())).usage == Usage(600, 300, 0, 50, 20)
+    assert read_attempt(attempt(tmp_path, 2, STARTED, TURN, ended())).usage == Usage(
+        600, 300, 0, 50, 20
+    )
 
 
 def test_a_turn_that_never_ended_counts_by_codexs_own_record(tmp_path: Path) -> None:
@@ -199,8 +269,13 @@ def test_where_the_host_counts_a_broken_turn_its_home_is_not_asked(tmp_path: Pat
 
 
 def test_what_is_not_known_is_counted() -> None:
-    read = read_stream([*lines({"type": "new"}, item("a", "hologram"), {"type": "item.completed"}), "no json\n"])
-    assert read.unknown_events == {"new": 1, "item hologram": 1, "item.completed": 1} and read.malformed_lines == 1
+    read = read_stream(
+        [*lines({"type": "new"}, item("a", "hologram"), {"type": "item.completed"}), "no json\n"]
+    )
+    assert (
+        read.unknown_events == {"new": 1, "item hologram": 1, "item.completed": 1}
+        and read.malformed_lines == 1
+    )
     odd = read_stream(lines({"type": "item.completed", "item": {"type": ["hologram"]}}))
     assert odd.unknown_events == {"item ['hologram']": 1}
 
@@ -217,7 +292,9 @@ def test_a_stream_cut_within_a_line_is_not_completed() -> None:
     assert (read.completed, read.malformed_lines) == (False, 1) and len(read.steps) == 5
 
 
-def test_a_command_that_codex_refused_is_told_where_the_agent_asked_for_it_and_once(tmp_path: Path) -> None:
+def test_a_command_that_codex_refused_is_told_where_the_agent_asked_for_it_and_once(
+    tmp_path: Path,
+) -> None:
     def said(kind: str, **more: Any) -> dict[str, Any]:
         return {"type": "response_item", "payload": {"type": kind, **more}}
 
@@ -229,14 +306,26 @@ def test_a_command_that_codex_refused_is_told_where_the_agent_asked_for_it_and_o
         ]
 
     no = 'exec_command failed: CreateProcess { message: "Rejected(\\"not permitted\\")" }'
-    words = said("message", role="assistant", content=[{"type": "output_text", "text": "I clean up."}])
+    words = said(
+        "message", role="assistant", content=[{"type": "output_text", "text": "I clean up."}]
+    )
     earlier = asked("call_0", "rm -rf old", no)
-    more = [words, *asked("call_1", "rm -rf junk", no), *asked("call_2", "ls", "exec_command failed: no such file")]
+    more = [
+        words,
+        *asked("call_1", "rm -rf junk", no),
+        *asked("call_2", "ls", "exec_command failed: no such file"),
+    ]
     for attempt, events in ((1, earlier), (2, [*earlier, *more])):
         place = tmp_path / f"attempt-{attempt}" / "home" / ".codex" / "sessions"
         place.mkdir(parents=True)
         (place / f"rollout-{THREAD}.jsonl").write_text("\n".join(map(json.dumps, events)))
-    stream = lines(STARTED, TURN, item("i1", "agent_message", text="I clean up."), shell("i2", "ls", "a"), ended())
+    stream = lines(
+        STARTED,
+        TURN,
+        item("i1", "agent_message", text="I clean up."),
+        shell("i2", "ls", "a"),
+        ended(),
+    )
     read = with_refused(read_stream(stream), tmp_path / "attempt-2")
     calls = {call.id: call for step in read.steps for call in step.calls}
     assert list(calls) == ["i2", "call_1"] and len(read.steps) == 1
@@ -246,4 +335,6 @@ def test_a_command_that_codex_refused_is_told_where_the_agent_asked_for_it_and_o
         no,
     )
     first = with_refused(read_stream(lines(STARTED)), tmp_path / "attempt-1")
-    assert [call.id for step in first.steps for call in step.calls] == ["call_0"], "at the end where its words are not"
+    assert [call.id for step in first.steps for call in step.calls] == ["call_0"], (
+        "at the end where its words are not"
+    )

@@ -14,15 +14,27 @@ UNTOLD = ("written",)
 
 def conversation(_path: str, body: Mapping[str, Any]) -> Conversation:
     messages = body.get("messages") or []
-    results = {item["tool_call_id"]: _text(item.get("content")) for item in messages if item.get("role") == "tool"}
+    results = {
+        item["tool_call_id"]: _text(item.get("content"))
+        for item in messages
+        if item.get("role") == "tool"
+    }
     calls = tuple(
-        Call(call["function"]["name"], json.loads(call["function"]["arguments"] or "{}"), results[call["id"]])
+        Call(
+            call["function"]["name"],
+            json.loads(call["function"]["arguments"] or "{}"),
+            results[call["id"]],
+        )
         for message in messages
         for call in message.get("tool_calls") or ()
         if call["id"] in results
     )
-    functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
-    tools = tuple(Tool(function["name"], function.get("parameters") or {}) for function in functions)
+    functions = [
+        tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"
+    ]
+    tools = tuple(
+        Tool(function["name"], function.get("parameters") or {}) for function in functions
+    )
     return Conversation(str(body.get("model")), tools, calls, bool(body.get("stream")))
 
 
@@ -52,7 +64,10 @@ def _message(said: Reply, id: str) -> tuple[dict[str, Any], str]:  # noqa: A002 
     if not said.tool:
         return message, "stop"
     function = {"name": said.tool, "arguments": json.dumps(said.arguments)}
-    return {**message, "tool_calls": [{"id": f"call_{id}", "type": "function", "function": function}]}, "tool_calls"
+    return {
+        **message,
+        "tool_calls": [{"id": f"call_{id}", "type": "function", "function": function}],
+    }, "tool_calls"
 
 
 def whole(said: Reply, used: Tokens, model: str, id: str) -> dict[str, Any]:  # noqa: A002
@@ -69,11 +84,16 @@ def stream(said: Reply, used: Tokens, model: str, id: str) -> list[bytes]:  # no
     deltas += [{name: text} for name, text in message.items() if text and name != "role"]
     deltas += [{"tool_calls": [call]} for call in calls]
     head = {"id": f"chatcmpl-{id}", "object": "chat.completion.chunk", "created": 1, "model": model}
-    choices: list[list[dict[str, Any]]] = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    choices: list[list[dict[str, Any]]] = [
+        [{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas
+    ]
     choices.append([{"index": 0, "delta": {}, "finish_reason": stop}])
     events = [{**head, "choices": choice} for choice in choices]
     events.append({**head, "choices": [], "usage": _usage(used)})
-    return [*(b"data: %b\n\n" % json.dumps(event).encode() for event in events), b"data: [DONE]\n\n"]
+    return [
+        *(b"data: %b\n\n" % json.dumps(event).encode() for event in events),
+        b"data: [DONE]\n\n",
+    ]
 
 
 def failure(_status: int, kind: str, message: str) -> dict[str, Any]:

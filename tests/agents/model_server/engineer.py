@@ -1,4 +1,5 @@
-"""The scripted policy engineer: what a model would say next, as a pure function of the conversation so far."""
+"""The scripted policy engineer: what a model would say next, as a pure function of the conversation
+so far."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ class Reply:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one answer is said to have used. The kinds do not overlap, but reasoning is part of the output."""
+    """What one answer is said to have used. The kinds do not overlap, but reasoning is part of the
+    output."""
 
     fresh: int = 0
     cached: int = 0
@@ -94,7 +96,9 @@ class Tokens:
     reasoning: int = 0
 
     def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+        return Tokens(
+            *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
+        )
 
     @property
     def input(self) -> int:
@@ -106,7 +110,8 @@ REFUSAL = Reply("I cannot help with that.", refused=True)
 
 
 def reply(conversation: Conversation, plan: Sequence[str] = PLAN) -> Reply:
-    """The next step of `plan`; a request without a shell is a side call, as for a title, and gets a few words."""
+    """The next step of `plan`; a request without a shell is a side call, as for a title, and gets a
+    few words."""
     shell = shell_of(conversation.tools)
     if shell is None:
         return Reply("Balancing a pole")
@@ -136,17 +141,22 @@ def shell_of(tools: Sequence[Tool]) -> Tool | None:
 
 
 def arguments_for(shell: Tool, command: str) -> dict[str, Any]:
-    """`command` as the schema of `shell` wants it; other texts it requires are filled with a few words."""
+    """`command` as the schema of `shell` wants it; other texts it requires are filled with a few
+    words."""
     properties = shell.parameters.get("properties") or {}
     name = "cmd" if "cmd" in properties else "command"
     listed = (properties.get(name) or {}).get("type") == "array"
     arguments: dict[str, Any] = {name: ["bash", "-lc", command] if listed else command}
-    if "yield_time_ms" in properties:  # Codex hands back what runs longer than 10 s, unless it is told to wait
+    if (
+        "yield_time_ms" in properties
+    ):  # Codex hands back what runs longer than 10 s, unless it is told to wait
         arguments["yield_time_ms"] = 30_000
     for other in shell.parameters.get("required") or ():
         if other not in arguments:
             kind = (properties.get(other) or {}).get("type")
-            arguments[other] = {"integer": 30, "number": 30, "boolean": False}.get(str(kind).lower(), "Next step")
+            arguments[other] = {"integer": 30, "number": 30, "boolean": False}.get(
+                str(kind).lower(), "Next step"
+            )
     return arguments
 
 

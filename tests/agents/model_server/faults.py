@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 FaultKind = Literal["status", "stall", "drop", "cut", "end", "malformed", "context", "refusal"]
-FAULT_KINDS: tuple[FaultKind, ...] = ("status", "stall", "drop", "cut", "end", "malformed", "context", "refusal")
+FAULT_KINDS: tuple[FaultKind, ...] = (
+    "status",
+    "stall",
+    "drop",
+    "cut",
+    "end",
+    "malformed",
+    "context",
+    "refusal",
+)
 
 
 @dataclass(frozen=True)
@@ -14,9 +23,9 @@ class Fault:
     """One way to fail. Side calls, which offer the model no shell, are not touched by it."""
 
     kind: FaultKind
-    """`status`: an HTTP error; `stall`: silence after the head; `drop`: reset before the head; `cut`: reset in the
-    middle; `end`: closed in the middle, as if all was said; `malformed`: events that are no JSON; `context`: the
-    conversation is too long; `refusal`: the model declines."""
+    """`status`: an HTTP error; `stall`: silence after the head; `drop`: reset before the head;
+    `cut`: reset in the middle; `end`: closed in the middle, as if all was said; `malformed`: events
+    that are no JSON; `context`: the conversation is too long; `refusal`: the model declines."""
     status: int = 500
     retry_after: float | None = None
     """Seconds, said with the status; None: nothing is said."""
@@ -30,7 +39,9 @@ class Fault:
         return number >= self.after and (self.times is None or number < self.after + self.times)
 
 
-def status(code: int, *, after: int = 0, times: int | None = None, retry_after: float | None = None) -> Fault:
+def status(
+    code: int, *, after: int = 0, times: int | None = None, retry_after: float | None = None
+) -> Fault:
     """The HTTP error `code`."""
     return Fault("status", code, retry_after, after, times)
 

@@ -1,4 +1,5 @@
-"""Google's: `POST /v1beta/models/M:streamGenerateContent`, `:generateContent` and `:countTokens`."""
+"""Google's: `POST /v1beta/models/M:streamGenerateContent`, `:generateContent` and
+`:countTokens`."""
 
 from __future__ import annotations
 
@@ -22,8 +23,13 @@ def conversation(path: str, body: Mapping[str, Any]) -> Conversation:
         Call(call["name"], call.get("args") or {}, _text(answer.get("response")))
         for call, answer in zip(asked, given, strict=False)
     )
-    declared = [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations") or ()]
-    tools = tuple(Tool(one["name"], one.get("parametersJsonSchema") or one.get("parameters") or {}) for one in declared)
+    declared = [
+        one for tool in body.get("tools") or () for one in tool.get("functionDeclarations") or ()
+    ]
+    tools = tuple(
+        Tool(one["name"], one.get("parametersJsonSchema") or one.get("parameters") or {})
+        for one in declared
+    )
     named = re.search(r"/models/([^/:]+):", path)
     return Conversation(named.group(1) if named else "", tools, calls, ":stream" in path)
 
@@ -59,13 +65,20 @@ def _parts(said: Reply) -> list[dict[str, Any]]:
 
 
 def _chunk(parts: list[dict[str, Any]], stop: str | None, model: str, id: str) -> dict[str, Any]:  # noqa: A002
-    candidate = {"index": 0, "content": {"role": "model", "parts": parts}, **({"finishReason": stop} if stop else {})}
+    candidate = {
+        "index": 0,
+        "content": {"role": "model", "parts": parts},
+        **({"finishReason": stop} if stop else {}),
+    }
     return {"candidates": [candidate], "modelVersion": model, "responseId": id}
 
 
 def whole(said: Reply, used: Tokens, model: str, id: str) -> dict[str, Any]:  # noqa: A002 (the protocol's word)
     parts = [] if said.refused else _parts(said)
-    return {**_chunk(parts, "SAFETY" if said.refused else "STOP", model, id), "usageMetadata": _usage(used)}
+    return {
+        **_chunk(parts, "SAFETY" if said.refused else "STOP", model, id),
+        "usageMetadata": _usage(used),
+    }
 
 
 def stream(said: Reply, used: Tokens, model: str, id: str) -> list[bytes]:  # noqa: A002
@@ -83,4 +96,8 @@ def failure(status: int, kind: str, message: str) -> dict[str, Any]:
     return {"error": {"code": status, "message": message, "status": _STATUSES.get(status, kind)}}
 
 
-CONTEXT = (400, "INVALID_ARGUMENT", "The input token count (1200000) exceeds the maximum number of tokens allowed.")
+CONTEXT = (
+    400,
+    "INVALID_ARGUMENT",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed.",
+)

@@ -15,13 +15,19 @@ UNTOLD = ("reasoning",)
 
 def conversation(_path: str, body: Mapping[str, Any]) -> Conversation:
     blocks = list(_blocks(body))
-    results = {block["tool_use_id"]: _text(block.get("content")) for block in blocks if block["type"] == "tool_result"}
+    results = {
+        block["tool_use_id"]: _text(block.get("content"))
+        for block in blocks
+        if block["type"] == "tool_result"
+    }
     calls = tuple(
         Call(block["name"], block["input"], results[block["id"]])
         for block in blocks
         if block["type"] == "tool_use" and block["id"] in results
     )
-    tools = tuple(Tool(tool["name"], tool.get("input_schema") or {}) for tool in body.get("tools") or ())
+    tools = tuple(
+        Tool(tool["name"], tool.get("input_schema") or {}) for tool in body.get("tools") or ()
+    )
     return Conversation(str(body.get("model")), tools, calls, bool(body.get("stream")))
 
 
@@ -48,7 +54,14 @@ def _content(said: Reply, id: str) -> list[dict[str, Any]]:  # noqa: A002 (the p
     if said.text:
         blocks.append({"type": "text", "text": said.text})
     if said.tool:
-        blocks.append({"type": "tool_use", "id": f"toolu_{id}", "name": said.tool, "input": dict(said.arguments)})
+        blocks.append(
+            {
+                "type": "tool_use",
+                "id": f"toolu_{id}",
+                "name": said.tool,
+                "input": dict(said.arguments),
+            }
+        )
     return blocks
 
 
@@ -71,18 +84,27 @@ def stream(said: Reply, used: Tokens, model: str, id: str) -> list[bytes]:  # no
     for place, block in enumerate(done["content"]):
         empty, deltas = _deltas(block)
         events.append({"type": "content_block_start", "index": place, "content_block": empty})
-        events += [{"type": "content_block_delta", "index": place, "delta": delta} for delta in deltas]
+        events += [
+            {"type": "content_block_delta", "index": place, "delta": delta} for delta in deltas
+        ]
         events.append({"type": "content_block_stop", "index": place})
     delta = {"stop_reason": done["stop_reason"], "stop_sequence": None}
-    events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": used.output}})
+    events.append(
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": used.output}}
+    )
     events.append({"type": "message_stop"})
-    return [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), json.dumps(event).encode()) for event in events]
+    return [
+        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), json.dumps(event).encode())
+        for event in events
+    ]
 
 
 def _deltas(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The block as it begins, and what is added to it."""
     if block["type"] == "tool_use":
-        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        return {**block, "input": {}}, [
+            {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        ]
     if block["type"] == "thinking":
         thought = {"type": "thinking_delta", "thinking": block["thinking"]}
         return {**block, "thinking": "", "signature": ""}, [

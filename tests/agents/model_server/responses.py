@@ -16,14 +16,18 @@ UNTOLD = ("written",)
 def conversation(_path: str, body: Mapping[str, Any]) -> Conversation:
     items = body.get("input")
     items = items if isinstance(items, list) else []
-    outputs = {item["call_id"]: _text(item.get("output")) for item in items if item.get("type") in _OUTPUTS}
+    outputs = {
+        item["call_id"]: _text(item.get("output")) for item in items if item.get("type") in _OUTPUTS
+    }
     calls = tuple(
         Call(item["name"], _arguments(item), outputs[item["call_id"]])
         for item in items
         if item.get("type") == "function_call" and item["call_id"] in outputs
     )
     tools = tuple(
-        Tool(tool["name"], tool.get("parameters") or {}) for tool in body.get("tools") or () if "name" in tool
+        Tool(tool["name"], tool.get("parameters") or {})
+        for tool in body.get("tools") or ()
+        if "name" in tool
     )
     return Conversation(str(body.get("model")), tools, calls, bool(body.get("stream")))
 
@@ -46,10 +50,14 @@ def _output(said: Reply, id: str) -> list[dict[str, Any]]:  # noqa: A002 (the pr
     items: list[dict[str, Any]] = []
     if said.reasoning:
         summary = [{"type": "summary_text", "text": said.reasoning}]
-        items.append({"type": "reasoning", "id": f"rs_{id}", "summary": summary, "encrypted_content": None})
+        items.append(
+            {"type": "reasoning", "id": f"rs_{id}", "summary": summary, "encrypted_content": None}
+        )
     if said.text:
         content = [{"type": "output_text", "text": said.text, "annotations": []}]
-        items.append({"type": "message", "id": f"msg_{id}", "role": "assistant", "content": content})
+        items.append(
+            {"type": "message", "id": f"msg_{id}", "role": "assistant", "content": content}
+        )
     if said.tool:
         call = {"name": said.tool, "arguments": json.dumps(said.arguments), "call_id": f"call_{id}"}
         items.append({"type": "function_call", "id": f"fc_{id}", **call})
@@ -80,16 +88,33 @@ def whole(said: Reply, used: Tokens, model: str, id: str) -> dict[str, Any]:  # 
 def stream(said: Reply, used: Tokens, model: str, id: str) -> list[bytes]:  # noqa: A002
     done = whole(said, used, model, id)
     events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": {**done, "status": "in_progress", "output": [], "usage": None}}
+        {
+            "type": "response.created",
+            "response": {**done, "status": "in_progress", "output": [], "usage": None},
+        }
     ]
     for place, item in enumerate(done["output"]):
-        events.append({"type": "response.output_item.added", "output_index": place, "item": {**item, "content": []}})
+        events.append(
+            {
+                "type": "response.output_item.added",
+                "output_index": place,
+                "item": {**item, "content": []},
+            }
+        )
         if item["type"] == "message":
-            delta = {"item_id": item["id"], "output_index": place, "content_index": 0, "delta": said.text}
+            delta = {
+                "item_id": item["id"],
+                "output_index": place,
+                "content_index": 0,
+                "delta": said.text,
+            }
             events.append({"type": "response.output_text.delta", **delta})
         events.append({"type": "response.output_item.done", "output_index": place, "item": item})
     events.append({"type": f"response.{done['status']}", "response": done})
-    return [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), json.dumps(event).encode()) for event in events]
+    return [
+        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), json.dumps(event).encode())
+        for event in events
+    ]
 
 
 def failure(_status: int, kind: str, message: str) -> dict[str, Any]:

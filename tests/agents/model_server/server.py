@@ -1,4 +1,5 @@
-"""A model provider on loopback: four protocols, one scripted engineer, and faults when told. It calls nobody."""
+"""A model provider on loopback: four protocols, one scripted engineer, and faults when told. It
+calls nobody."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ class ModelServer(ThreadingHTTPServer):
 def model_server(fault: Fault | None = None, plan: Sequence[str] = PLAN) -> Iterator[ModelServer]:
     """A server that listens while the context is open."""
     server = ModelServer(fault, plan)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server
@@ -96,7 +99,9 @@ def model_server(fault: Fault | None = None, plan: Sequence[str] = PLAN) -> Iter
 
 def _status(protocol: ModuleType, fault: Fault) -> int:
     """What an answer that meets `fault` begins with, 0 for a connection that is dropped before."""
-    return {"status": fault.status, "context": int(protocol.CONTEXT[0]), "drop": 0}.get(fault.kind, 200)
+    return {"status": fault.status, "context": int(protocol.CONTEXT[0]), "drop": 0}.get(
+        fault.kind, 200
+    )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -116,7 +121,9 @@ class _Handler(BaseHTTPRequestHandler):
             if re.search(rf"{protocol.PATH}$", path):
                 return self._answer(protocol, path, body)
             if re.search(rf"{getattr(protocol, 'COUNTS', 'no such path')}$", path):
-                return self._json(200, protocol.counted(engineer.tokens(protocol.conversation(path, body))))
+                return self._json(
+                    200, protocol.counted(engineer.tokens(protocol.conversation(path, body)))
+                )
         return self._unknown()
 
     def _unknown(self) -> None:
@@ -129,12 +136,23 @@ class _Handler(BaseHTTPRequestHandler):
         number, fault = self.server.number(side)
         used = replace(engineer.tokens(asked), **dict.fromkeys(protocol.UNTOLD, 0))
         said = engineer.reply(asked, self.server.plan)
-        answer = Answer(path, asked.model, self._key(), side, fault.kind if fault else "", 200, used, f"{number:04d}")
+        answer = Answer(
+            path,
+            asked.model,
+            self._key(),
+            side,
+            fault.kind if fault else "",
+            200,
+            used,
+            f"{number:04d}",
+        )
         if fault and fault.kind == "refusal":
             fault, said = None, REFUSAL
         # Kept before it is sent: whoever has the answer may look at once.
         if fault is not None:
-            self.server.answers.append(replace(answer, status=_status(protocol, fault), tokens=Tokens()))
+            self.server.answers.append(
+                replace(answer, status=_status(protocol, fault), tokens=Tokens())
+            )
             return self._fail(protocol, fault, protocol.stream(said, used, asked.model, answer.id))
         self.server.answers.append(answer)
         if asked.stream:
@@ -144,7 +162,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _fail(self, protocol: ModuleType, fault: Fault, events: list[bytes]) -> None:
         """Answer badly."""
         if fault.kind == "status":
-            return self._json(fault.status, protocol.failure(fault.status, *WORDS[fault.status]), fault.retry_after)
+            return self._json(
+                fault.status,
+                protocol.failure(fault.status, *WORDS[fault.status]),
+                fault.retry_after,
+            )
         if fault.kind == "context":
             return self._json(protocol.CONTEXT[0], protocol.failure(*protocol.CONTEXT))
         if fault.kind == "drop":

@@ -1,4 +1,5 @@
-"""The scores that are 0 and 1: the same in a table and in a figure, whatever a person's entries are called."""
+"""The scores that are 0 and 1: the same in a table and in a figure, whatever a person's entries are
+called."""
 
 from __future__ import annotations
 
@@ -24,9 +25,12 @@ SUITE, OTHER = "evopolicy/Acrobot-v1", "gymnasium/Acrobot-v1"
 
 
 def acrobots() -> Frames:
-    """Runs of the suite's Acrobot and of a profile of the same Gymnasium id, which scores otherwise."""
+    """Runs of the suite's Acrobot and of a profile of the same Gymnasium id, which scores
+    otherwise."""
     found = (("acrobot", SUITE, -80.0), ("gymnasium-Acrobot-v1", OTHER, -400.0))
-    return frames(*(simple("ada", 0, mean, benchmark=b, facts={"benchmark_id": i}) for b, i, mean in found))
+    return frames(
+        *(simple("ada", 0, mean, benchmark=b, facts={"benchmark_id": i}) for b, i, mean in found)
+    )
 
 
 def normalized(found: Frames, **changes: Any) -> Table:
@@ -56,7 +60,9 @@ def test_a_scaled_score_is_cut_at_its_anchors() -> None:
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_benchmarks_of_one_gymnasium_id_published_scores_stand_beside_the_suites(turn: int) -> None:
+def test_of_two_benchmarks_of_one_gymnasium_id_published_scores_stand_beside_the_suites(
+    turn: int,
+) -> None:
     pairs = [("acrobot", SUITE), ("gymnasium-Acrobot-v1", OTHER)][::turn]
 
     assert slugs_of(pairs) == {"Acrobot-v1": "acrobot"}
@@ -71,13 +77,19 @@ def test_two_benchmarks_of_one_gymnasium_id_are_told_apart_in_figures_and_tables
     expected = scaled(-80.0, -499.15625, -80.0)
 
     assert drawn(found)["ada"] == expected == 1.0
-    assert "Of the Gymnasium id of another Benchmark here, and left out: gymnasium-Acrobot-v1." in note_of(
-        demand_figure(found)
+    assert (
+        "Of the Gymnasium id of another Benchmark here, and left out: gymnasium-Acrobot-v1."
+        in note_of(demand_figure(found))
     )
     sheet = normalized(found, entries=["ada"], benchmarks=["acrobot", "gymnasium-Acrobot-v1"])
     assert (score(sheet, "ada"), score(sheet, "ada", "benchmarks")) == (1.0, 1)
-    assert any("without a score that is 0 or one above it: gymnasium-Acrobot-v1" in note for note in sheet.notes)
-    (named,) = [row for row in normalized(found, benchmarks=["Acrobot-v1"]).rows if row[0].value == "ada"]
+    assert any(
+        "without a score that is 0 or one above it: gymnasium-Acrobot-v1" in note
+        for note in sheet.notes
+    )
+    (named,) = [
+        row for row in normalized(found, benchmarks=["Acrobot-v1"]).rows if row[0].value == "ada"
+    ]
     assert named[1].value == 1.0
     assert "Not complete for every entry and left out: gymnasium-Acrobot-v1" in note_of(
         rank_figure(found, published=True)
@@ -103,7 +115,9 @@ def test_uniform_random_is_the_published_row_also_beside_an_entry_of_that_name()
 
 def test_the_published_random_row_is_never_the_score_that_is_1() -> None:
     values = {("mine", "Acrobot-v1"): -600.0, ("uniform random", "Acrobot-v1"): -499.0}
-    scale = find_scale(values, ["Acrobot-v1"], {"Acrobot-v1": "Acrobot-v1"}, own=["mine"], zero="mine")
+    scale = find_scale(
+        values, ["Acrobot-v1"], {"Acrobot-v1": "Acrobot-v1"}, own=["mine"], zero="mine"
+    )
 
     assert scale.anchors == {}
     assert scale.without == ("Acrobot-v1",)

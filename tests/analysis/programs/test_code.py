@@ -11,13 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evopolicy.analysis import find_runs, load_frames
-from evopolicy.analysis.programs.code import CODE_COLUMNS, NUMBERS, CodeMeasures, code_frame, measure_code
+from evopolicy.analysis.programs.code import (
+    CODE_COLUMNS,
+    NUMBERS,
+    CodeMeasures,
+    code_frame,
+    measure_code,
+)
 from evopolicy.analysis.programs.mechanisms import MECHANISMS, TABLE_ENTRIES
 from tests.analysis.trajectories import Made, Sent, frames
 
 
 def measure(text: str, **modules: str) -> CodeMeasures:
-    return measure_code({"policy.py": dedent(text)} | {f"{name}.py": dedent(t) for name, t in modules.items()})
+    return measure_code(
+        {"policy.py": dedent(text)} | {f"{name}.py": dedent(t) for name, t in modules.items()}
+    )
 
 
 def test_counts_of_a_program_by_hand() -> None:
@@ -92,7 +100,8 @@ def test_state_is_what_methods_assign_and_change_in_place() -> None:
 
 def test_state_of_closures_is_what_they_declare() -> None:
     text = (
-        "def make_policy(c):\n  n = 0\n  def act(o):\n    nonlocal n\n    n += 1\n    global m\n    m = n\n  return act"
+        "def make_policy(c):\n  n = 0\n  def act(o):\n    nonlocal n\n    n += 1\n    global "
+        "m\n    m = n\n  return act"
     )
 
     assert (measure(text).state, measure(text).changing_state) == (2, 2)
@@ -100,7 +109,10 @@ def test_state_of_closures_is_what_they_declare() -> None:
 
 SIGNS = {
     "planner": ("def plan_path(a): return a", "self.rollout = f()"),
-    "search": ("def aStar(a): return a", "while queue:\n  n = heapq.heappop(queue)\n  heapq.heappush(queue, n)"),
+    "search": (
+        "def aStar(a): return a",
+        "while queue:\n  n = heapq.heappop(queue)\n  heapq.heappush(queue, n)",
+    ),
     "filter": ("class KalmanFilter: x = 1", "self.v = 0.9 * self.v + 0.1 * o", "v += k * (o - v)"),
     "state_machine": (
         "class FSM: x = 1",
@@ -112,7 +124,12 @@ SIGNS = {
         f"x = {list(range(TABLE_ENTRIES))}",
         "x = {0: [1, -1, 2, 2, 2, 2, 2, 2], 1: (1, 2, 3, 4, 5, 6, 7, 'a')}",
     ),
-    "controller": ("KP = 1", "def pid(e): return e", "u = 1.5 * a - 0.3 * b", "u = self.g[0] * a + K * b + 1"),
+    "controller": (
+        "KP = 1",
+        "def pid(e): return e",
+        "u = 1.5 * a - 0.3 * b",
+        "u = self.g[0] * a + K * b + 1",
+    ),
     "network": ("import torch", "h = np.tanh(W @ x)", "def relu(x): return x"),
 }
 
@@ -121,12 +138,16 @@ def test_there_are_signs_of_every_mechanism() -> None:
     assert set(SIGNS) == set(MECHANISMS)
 
 
-@pytest.mark.parametrize(("tag", "text"), [(tag, text) for tag, texts in SIGNS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("tag", "text"), [(tag, text) for tag, texts in SIGNS.items() for text in texts]
+)
 def test_a_mechanism_is_found(tag: str, text: str) -> None:
     assert tag in measure(text).mechanisms
 
 
-@pytest.mark.parametrize(("tag", "text"), [("filter", SIGNS["filter"][2]), ("controller", SIGNS["controller"][2])])
+@pytest.mark.parametrize(
+    ("tag", "text"), [("filter", SIGNS["filter"][2]), ("controller", SIGNS["controller"][2])]
+)
 def test_a_shape_alone_is_one_sign(tag: str, text: str) -> None:
     assert measure(text).mechanisms == (tag,)
 
@@ -154,12 +175,25 @@ def test_no_mechanism_is_seen_where_there_is_none(text: str) -> None:
 def test_what_does_not_parse_is_measured_as_text_beside_what_does() -> None:
     found = measure("import helper\ndef f(:\n", helper="def g():\n  if a: return 1\n")
 
-    assert (found.parsed, found.modules, found.functions, found.branches, found.lines) == (False, 2, 1, 1, 4)
+    assert (found.parsed, found.modules, found.functions, found.branches, found.lines) == (
+        False,
+        2,
+        1,
+        1,
+        4,
+    )
     assert measure_code({}).modules == 0
 
 
 @pytest.mark.parametrize(
-    "text", ["x" + ".y" * 2_900, "x" + "+2*x" * 1_400, "[" * 90 + "1," * 2_000 + "]" * 90, "\0", "-" * 900 + "x"]
+    "text",
+    [
+        "x" + ".y" * 2_900,
+        "x" + "+2*x" * 1_400,
+        "[" * 90 + "1," * 2_000 + "]" * 90,
+        "\0",
+        "-" * 900 + "x",
+    ],
 )
 def test_hostile_sources_are_measured(text: str) -> None:
     assert measure(text).tokens > 0
@@ -171,12 +205,14 @@ def test_any_text_is_measured(text: str) -> None:
     assert measure_code({"policy.py": text}).modules == 1
 
 
-# --- along a Run -------------------------------------------------------------------------------------------------
+# --- along a Run ----------------------------------------------------------------------------------
 
 
 def test_code_changes_along_a_run_from_its_beginning() -> None:
     plan = "def plan(o):\n  for x in o:\n    if x: return x"
-    found = code_frame(frames(Made([Sent(plan), Sent("KP = 1"), Sent(None), Sent(plan)], initial="x = 1")))
+    found = code_frame(
+        frames(Made([Sent(plan), Sent("KP = 1"), Sent(None), Sent(plan)], initial="x = 1"))
+    )
 
     assert found.submission.tolist() == [0, 1, 2, 3, 4]
     assert found.functions.fillna(-1).tolist() == [0, 1, 0, -1, 1]

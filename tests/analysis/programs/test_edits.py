@@ -37,7 +37,17 @@ def kinds(*sent: Sent, data_edits: bool = False) -> list[str]:
 
 
 def test_every_kind_of_a_run() -> None:
-    sent = [Sent(A1), Sent(A2), Sent(A2), Sent(B1), Sent("x = (", failed=2), Sent(B2), Sent(A1), Sent(C1), Sent(None)]
+    sent = [
+        Sent(A1),
+        Sent(A2),
+        Sent(A2),
+        Sent(B1),
+        Sent("x = (", failed=2),
+        Sent(B2),
+        Sent(A1),
+        Sent(C1),
+        Sent(None),
+    ]
 
     assert kinds(*sent) == [
         "first", "parametric", "retest", "synthesis", "failed", "parametric", "rollback", "synthesis", "unknown",
@@ -45,19 +55,37 @@ def test_every_kind_of_a_run() -> None:
     assert set(kinds(*sent)) == set(KINDS)
 
 
-def test_a_topology_gone_back_to_with_other_numbers_is_a_rollback_and_what_follows_it_is_parametric() -> None:
-    assert kinds(Sent(A1), Sent(B1), Sent(A2), Sent("x = 3")) == ["first", "synthesis", "rollback", "parametric"]
+def test_a_topology_gone_back_to_with_other_numbers_is_a_rollback_and_what_follows_it_is_parametric() -> (
+    None
+):
+    assert kinds(Sent(A1), Sent(B1), Sent(A2), Sent("x = 3")) == [
+        "first",
+        "synthesis",
+        "rollback",
+        "parametric",
+    ]
 
 
 @pytest.mark.parametrize("data_edits", [False, True])
 def test_an_earlier_program_again_is_never_an_edit(data_edits: bool) -> None:
     sent = [Sent(A1), Sent(A2), Sent("x = 3"), Sent(A2), Sent(A1), Sent(A2)]
-    assert kinds(*sent, data_edits=data_edits) == ["first", "parametric", "parametric", *["rollback"] * 3]
+    assert kinds(*sent, data_edits=data_edits) == [
+        "first",
+        "parametric",
+        "parametric",
+        *["rollback"] * 3,
+    ]
 
 
 def test_an_earlier_program_whose_source_is_gone_is_known_again() -> None:
     gone = Sent(None, program="gone")
-    assert kinds(Sent(A1), gone, Sent(A2), gone, Sent(A1)) == ["first", "unknown", "unknown", "rollback", "rollback"]
+    assert kinds(Sent(A1), gone, Sent(A2), gone, Sent(A1)) == [
+        "first",
+        "unknown",
+        "unknown",
+        "rollback",
+        "rollback",
+    ]
 
 
 def test_a_bundle_of_long_ago_byte_for_byte_is_a_rollback_not_a_retest() -> None:
@@ -67,7 +95,12 @@ def test_a_bundle_of_long_ago_byte_for_byte_is_a_rollback_not_a_retest() -> None
 def test_a_comment_is_a_parametric_edit_of_size_same() -> None:
     found = edit_frame(frames(Made([Sent(A1), Sent(f"# why\n{A1}")]))).iloc[1]
 
-    assert (found.kind, found["size"], found.lines_added, found.tokens_added) == ("parametric", "same", 1, 0)
+    assert (found.kind, found["size"], found.lines_added, found.tokens_added) == (
+        "parametric",
+        "same",
+        1,
+        0,
+    )
 
 
 def test_a_file_the_program_does_not_import_is_no_edit() -> None:
@@ -103,7 +136,9 @@ def test_an_edit_of_data_has_the_size_of_what_changed_in_the_file() -> None:
 
 
 def test_an_edit_of_data_that_cannot_be_read_has_no_size() -> None:
-    found = edit_frame(frames(Made([Sent(A1, program="one"), Sent(A1, program="two")])), data_edits=True)
+    found = edit_frame(
+        frames(Made([Sent(A1, program="one"), Sent(A1, program="two")])), data_edits=True
+    )
 
     assert found.kind.tolist() == ["first", "parametric"]
     assert found["size"].isna().all() and found.data_changed.tolist() == [pd.NA, True]
@@ -130,7 +165,11 @@ def test_what_depends_on_a_source_that_is_gone_is_unknown() -> None:
 
 
 def test_a_program_that_does_not_parse_is_compared_as_text() -> None:
-    assert kinds(Sent("x = ("), Sent("x  =  ( # so"), Sent("y = (")) == ["first", "parametric", "synthesis"]
+    assert kinds(Sent("x = ("), Sent("x  =  ( # so"), Sent("y = (")) == [
+        "first",
+        "parametric",
+        "synthesis",
+    ]
 
 
 topologies = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=12)
@@ -138,17 +177,23 @@ topologies = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.boolean
 
 @settings(max_examples=150, deadline=None)
 @given(topologies)
-def test_each_topology_of_a_run_is_synthesized_once_or_came_first(run: list[tuple[int, int, bool]]) -> None:
+def test_each_topology_of_a_run_is_synthesized_once_or_came_first(
+    run: list[tuple[int, int, bool]],
+) -> None:
     versions = [Version(f"{t}.{n}", f"{t}.{n}", str(t), failed) for t, n, failed in run]
     found = [kind for kind, _ in edit_kinds(versions)]
-    new = [v.topology for v, kind in zip(versions, found, strict=True) if kind in ("first", "synthesis")]
+    new = [
+        v.topology
+        for v, kind in zip(versions, found, strict=True)
+        if kind in ("first", "synthesis")
+    ]
 
     assert sorted(new) == sorted({v.topology for v in versions if not v.failed})  # type: ignore[type-var]
     assert found.count("failed") == sum(v.failed for v in versions)
     assert found.count("first") <= 1
 
 
-# --- size --------------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,7 +208,11 @@ def test_sizes_end_at_their_thresholds(share: float, size: str) -> None:
 
 
 def test_a_size_is_the_share_of_tokens_that_changed() -> None:
-    found = edit_frame(frames(Made([Sent("a = 1\nb = 2"), Sent("a = 3\nb = 2"), Sent("a = 3"), Sent("while q: z()")])))
+    found = edit_frame(
+        frames(
+            Made([Sent("a = 1\nb = 2"), Sent("a = 3\nb = 2"), Sent("a = 3"), Sent("while q: z()")])
+        )
+    )
 
     assert found.tokens_added.tolist() == [pd.NA, 1, 0, 6]
     assert found.tokens_removed.tolist() == [pd.NA, 1, 3, 3]
@@ -172,11 +221,13 @@ def test_a_size_is_the_share_of_tokens_that_changed() -> None:
     assert found["size"].tolist() == [pd.NA, "medium", "large", "rewrite"]
 
 
-# --- new bests ---------------------------------------------------------------------------------------------------
+# --- new bests ------------------------------------------------------------------------------------
 
 
 def test_a_new_best_is_above_every_earlier_one() -> None:
-    found = edit_frame(frames(Made([Sent(A1, 1.0, 5), Sent(B1, 1.0, 6), Sent(C1, 2.0, 4), Sent(A2, 1.5, 7)])))
+    found = edit_frame(
+        frames(Made([Sent(A1, 1.0, 5), Sent(B1, 1.0, 6), Sent(C1, 2.0, 4), Sent(A2, 1.5, 7)]))
+    )
 
     assert found.new_best.tolist() == [True, False, True, False]
     assert found.new_best_training.tolist() == [True, True, False, True]
@@ -191,7 +242,9 @@ def test_an_unknown_validation_leaves_open_only_what_it_decides() -> None:
 
 def test_a_program_measured_on_fewer_episodes_has_no_comparable_validation() -> None:
     whole = frames(Made([Sent(A1, 1.0), Sent(B1, 2.0)]))
-    raced = whole.episodes[(whole.episodes.program != Sent(B1).digest) | (whole.episodes["index"] == 0)]
+    raced = whole.episodes[
+        (whole.episodes.program != Sent(B1).digest) | (whole.episodes["index"] == 0)
+    ]
     found = edit_frame(type(whole)(**{**vars(whole), "episodes": raced}))
 
     assert found.validation.isna().tolist() == [False, True]
@@ -204,7 +257,7 @@ def test_validation_comes_from_the_record_where_episodes_were_not_loaded() -> No
     assert found.new_best.tolist() == [True, True]
 
 
-# --- phases and counts -------------------------------------------------------------------------------------------
+# --- phases and counts ----------------------------------------------------------------------------
 
 RUN = [
     Sent(A1, 1.0), Sent(B1, 2.0), Sent(B1, 2.0), Sent(C1, 3.0), Sent(C1, 3.0, status="failed"),
@@ -229,11 +282,18 @@ def test_a_phase_says_where_it_lies_and_what_it_gave() -> None:
         ["run", "synthesis", 10, 10, 18, 20],
         ["other", "synthesis", 2, 4, 2, 8],
     ]
-    assert found[["edits", "known", "new_bests"]].to_numpy().tolist() == [[3, 3, 2], [2, 1, 1], [1, 1, 0], [2, 2, 2]]
+    assert found[["edits", "known", "new_bests"]].to_numpy().tolist() == [
+        [3, 3, 2],
+        [2, 1, 1],
+        [1, 1, 0],
+        [2, 2, 2],
+    ]
 
 
 def test_counts_of_edits_leave_out_events_and_say_how_many_are_known() -> None:
-    edits = edit_frame(frames(Made(RUN), Made(RUN[:4], name="other"), Made(RUN[:2], name="third", entry="bob")))
+    edits = edit_frame(
+        frames(Made(RUN), Made(RUN[:4], name="other"), Made(RUN[:2], name="third", entry="bob"))
+    )
     found = edit_counts(edits)
 
     assert found.to_dict("list") == {
@@ -274,7 +334,7 @@ def test_edits_of_a_real_run(lay_run: Callable[..., Path]) -> None:
     assert found.new_best_training.tolist() == [True, False]
 
 
-# --- chance and what lasts -------------------------------------------------------------------------------------------
+# --- chance and what lasts ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("count", "percent"), [(16, 16), (32, 10)])

@@ -15,7 +15,9 @@ from evopolicy.analysis.programs.normal_form import DATA_CHARS, normal_form, top
 
 
 def of(text: str, **modules: str) -> str:
-    source = {"policy.py": dedent(text)} | {f"{name.replace('__', '/')}.py": dedent(t) for name, t in modules.items()}
+    source = {"policy.py": dedent(text)} | {
+        f"{name.replace('__', '/')}.py": dedent(t) for name, t in modules.items()
+    }
     return topology(source)
 
 
@@ -133,7 +135,7 @@ def test_two_programs_are_two_topologies_that_differ_in(what: str) -> None:
     assert of(first) != of(second)
 
 
-# --- bundles -----------------------------------------------------------------------------------------------------
+# --- bundles --------------------------------------------------------------------------------------
 
 
 def paths(source: dict[str, str]) -> list[str]:
@@ -209,7 +211,7 @@ def test_the_digest_of_a_bundle_is_over_its_own_bytes() -> None:
     assert Bundle(()).digest != first.digest
 
 
-# --- what does not parse -----------------------------------------------------------------------------------------
+# --- what does not parse --------------------------------------------------------------------------
 
 
 def test_text_that_does_not_parse_has_a_form_without_numbers_comments_and_layout() -> None:
@@ -252,7 +254,7 @@ def test_own_imports_in_a_circle_end() -> None:
     assert of("from a import x\nx()", a="from b import x", b="from a import x").startswith("ast:")
 
 
-# --- properties --------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 CONTROLLER = '''
 import math
@@ -280,7 +282,20 @@ class Pendulum:
 def make_policy(context):
     return Pendulum(context)
 '''
-NAMES = ["GAINS", "Pendulum", "limit", "seen", "push", "angle", "speed", "scale", "energy", "part", "found", "problem"]
+NAMES = [
+    "GAINS",
+    "Pendulum",
+    "limit",
+    "seen",
+    "push",
+    "angle",
+    "speed",
+    "scale",
+    "energy",
+    "part",
+    "found",
+    "problem",
+]
 
 
 class _Renamed(ast.NodeTransformer):
@@ -297,10 +312,12 @@ class _Renamed(ast.NodeTransformer):
 
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.lists(st.sampled_from(NAMES), unique=True))
-def test_renaming_new_numbers_and_reformatting_keep_the_topology(source: random.Random, renamed: list[str]) -> None:
-    tree = _Renamed({name: f"fresh_{source.randrange(99)}_{i}" for i, name in enumerate(renamed)}).visit(
-        ast.parse(CONTROLLER)
-    )
+def test_renaming_new_numbers_and_reformatting_keep_the_topology(
+    source: random.Random, renamed: list[str]
+) -> None:
+    tree = _Renamed(
+        {name: f"fresh_{source.randrange(99)}_{i}" for i, name in enumerate(renamed)}
+    ).visit(ast.parse(CONTROLLER))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
             number = source.uniform(0, 9)
@@ -319,7 +336,8 @@ def test_leaving_out_any_statement_with_an_effect_changes_the_topology(pick: int
         (body, place)
         for body in bodies
         for place, one in enumerate(body)
-        if not isinstance(one, ast.Import) and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        if not isinstance(one, ast.Import)
+        and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
     ]
     body, place = places[pick % len(places)]
     body[place] = ast.Pass()
@@ -338,11 +356,15 @@ words = st.lists(st.sampled_from("abcd"), max_size=12)
 
 @settings(max_examples=100, deadline=None)
 @given(words, words)
-def test_a_difference_is_the_smallest_number_of_changes(before: list[str], after: list[str]) -> None:
+def test_a_difference_is_the_smallest_number_of_changes(
+    before: list[str], after: list[str]
+) -> None:
     table = [[0] * (len(after) + 1) for _ in range(len(before) + 1)]
     for i, old in enumerate(before):
         for j, new in enumerate(after):
-            table[i + 1][j + 1] = table[i][j] + 1 if old == new else max(table[i][j + 1], table[i + 1][j])
+            table[i + 1][j + 1] = (
+                table[i][j] + 1 if old == new else max(table[i][j + 1], table[i + 1][j])
+            )
     common = table[-1][-1]
     found = difference(before, after)
 

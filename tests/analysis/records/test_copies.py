@@ -16,7 +16,9 @@ from evopolicy.analysis.tables.paper_tables import paper_table
 from evopolicy.kernel.ports.pool import PoolConfig
 
 
-def cell(trajectory: str, seed: int = 0, benchmark: str = "x", agent: str = "ada", **axes: Any) -> CellScore:
+def cell(
+    trajectory: str, seed: int = 0, benchmark: str = "x", agent: str = "ada", **axes: Any
+) -> CellScore:
     named = {key.replace("__", "."): str(value) for key, value in axes.items()}
     entry = " ".join([agent, *(f"{key}={value}" for key, value in sorted(named.items()))])
     return CellScore(entry, benchmark, seed, "done", axes=named, key=entry, trajectory=trajectory)
@@ -24,7 +26,11 @@ def cell(trajectory: str, seed: int = 0, benchmark: str = "x", agent: str = "ada
 
 def test_equal_programs_at_two_levels_are_told_with_how_often() -> None:
     cells = [cell(f"t{seed}", seed, pool__training=size) for size in (128, 16) for seed in (0, 1)]
-    cells += [cell("a", 2, pool__training=16), cell("b", 2, pool__training=128), cell("", 3, pool__training=16)]
+    cells += [
+        cell("a", 2, pool__training=16),
+        cell("b", 2, pool__training=128),
+        cell("", 3, pool__training=16),
+    ]
     (said,) = equal_levels(cells)
     assert "ada pool.training=16|128 in 2 of 3 cells." in said
 
@@ -35,7 +41,10 @@ def test_one_setting_at_a_time_and_each_agent_by_itself() -> None:
     assert equal_levels(moved) == []
     by_budget = [cell(b, agent="bob", budget=b, pool=p) for b, p in levels]
     (said,) = equal_levels([*moved, *by_budget])
-    assert "bob budget=small pool=4|8 in 1 of 1 cell; bob budget=smoke pool=4|8 in 1 of 1 cell." in said
+    assert (
+        "bob budget=small pool=4|8 in 1 of 1 cell; bob budget=smoke pool=4|8 in 1 of 1 cell."
+        in said
+    )
     assert "ada" not in said
 
 
@@ -53,13 +62,24 @@ def test_what_is_no_copy_of_another_level_is_not_told(cells: list[CellScore]) ->
     assert equal_levels(cells) == []
 
 
-def measured(selected: str, seed: int, benchmark: str = "x", agent: str = "ada", **changes: Any) -> CellScore:
-    known: dict[str, Any] = {"conditions": {"parameters": "1"}, "settings": {"pool.seed": 0}, **changes}
+def measured(
+    selected: str, seed: int, benchmark: str = "x", agent: str = "ada", **changes: Any
+) -> CellScore:
+    known: dict[str, Any] = {
+        "conditions": {"parameters": "1"},
+        "settings": {"pool.seed": 0},
+        **changes,
+    }
     return CellScore(agent, benchmark, seed, "done", episodes=8, selected=selected, **known)
 
 
 def test_seeds_that_gave_one_program_are_told_with_how_many_and_where() -> None:
-    cells = [measured("p", seed, slug, agent) for seed in (0, 1) for slug in ("x", "y") for agent in ("ada", "bob")]
+    cells = [
+        measured("p", seed, slug, agent)
+        for seed in (0, 1)
+        for slug in ("x", "y")
+        for agent in ("ada", "bob")
+    ]
     cells += [measured(program, seed, "z") for seed, program in enumerate("ppq")]
     (said,) = equal_seeds(cells)
     assert "ada, bob (2 of 2 on 2 Benchmarks); ada (2 of 3 on z). Such Runs are copies" in said
@@ -75,13 +95,26 @@ def test_seeds_that_gave_one_program_are_told_with_how_many_and_where() -> None:
         measured("p", 1, settings={"pool.seed": 1}),
         measured("p", 1, conditions={"parameters": "2"}),
     ],
-    ids=["another Program", "another Benchmark", "another entry", "one seed", "other Episodes", "another task"],
+    ids=[
+        "another Program",
+        "another Benchmark",
+        "another entry",
+        "one seed",
+        "other Episodes",
+        "another task",
+    ],
 )
 def test_what_is_no_copy_over_seeds_is_not_told(other: CellScore) -> None:
-    assert equal_seeds([measured("p", 0), other]) == equal_seeds([measured("", 0), measured("", 1)]) == []
+    assert (
+        equal_seeds([measured("p", 0), other])
+        == equal_seeds([measured("", 0), measured("", 1)])
+        == []
+    )
 
 
-def test_every_table_and_figure_tells_the_seeds_that_are_copies(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_every_table_and_figure_tells_the_seeds_that_are_copies(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
     for seed in range(3):
         lay_run("still", "cartpole", seed, [1.0, 2.0], alike=True)
         lay_run("ada", "cartpole", seed, [1.0 + seed, 2.0 + seed])
@@ -102,7 +135,9 @@ def test_a_trajectory_is_the_programs_in_their_order() -> None:
     assert trajectory_of("") == ""
 
 
-def test_every_table_and_figure_tells_the_copies(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_every_table_and_figure_tells_the_copies(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
     for pool in (16, 128):
         for seed in range(3):
             changes: dict[str, Any] = {

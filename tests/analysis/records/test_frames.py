@@ -38,7 +38,13 @@ def test_frames_have_exactly_the_documented_columns_and_types(name: str, lay_run
 
 @pytest.fixture
 def frames(lay_run: Lay, tmp_path: Path) -> Frames:
-    lay_run("ada", "cartpole", heldout=[1.0, 3.0], failed=1, usage={"output_tokens": 50, "cost_usd": 0.25})
+    lay_run(
+        "ada",
+        "cartpole",
+        heldout=[1.0, 3.0],
+        failed=1,
+        usage={"output_tokens": 50, "cost_usd": 0.25},
+    )
     lay_run("bob", "cartpole", upto="session")
     return load_frames(find_runs(tmp_path / "outputs"))
 
@@ -71,7 +77,10 @@ def test_episodes_join_runs_and_mark_failures(frames: Frames) -> None:
     assert held_out.failure_kind.tolist() == ["exception", ""]
     assert held_out.failure_step.tolist() == [3, pd.NA]
     assert held_out.submission.isna().all()
-    assert frames.episodes[frames.episodes.split == "training"].score.tolist() == [5.0, 7.0, 3.0, 3.0] * 2
+    assert (
+        frames.episodes[frames.episodes.split == "training"].score.tolist()
+        == [5.0, 7.0, 3.0, 3.0] * 2
+    )
 
 
 def test_programs_candidates_and_usage(frames: Frames) -> None:
@@ -96,12 +105,19 @@ def test_frames_say_how_the_agent_fared(lay_run: Lay) -> None:
     journal = Journal(folder)
     journal.append("agent_started", attempt=2)
     fault = {"error": "529 overloaded", "error_kind": "overload", "unexplained_tokens": 7}
-    journal.append("agent_ended", reason="provider", turns=3, tool_calls=4, thinking_seconds=2.5, **fault)
+    journal.append(
+        "agent_ended", reason="provider", turns=3, tool_calls=4, thinking_seconds=2.5, **fault
+    )
     journal.close()
     found = load_frames(find_runs(folder))
 
     (usage,) = found.usage.to_dict("records")
-    assert (usage["turns"], usage["tool_calls"], usage["attempts"], usage["unexplained_tokens"]) == (3, 4, 2, 7)
+    assert (
+        usage["turns"],
+        usage["tool_calls"],
+        usage["attempts"],
+        usage["unexplained_tokens"],
+    ) == (3, 4, 2, 7)
     assert (usage["thinking_seconds"], usage["evaluating_seconds"]) == (12.5, 4.0)
     assert usage["agent_error"] == "529 overloaded"
     (run,) = found.runs.to_dict("records")
@@ -110,7 +126,9 @@ def test_frames_say_how_the_agent_fared(lay_run: Lay) -> None:
 
 def test_every_frame_says_whether_its_runs_are_finished_and_valid() -> None:
     for columns in COLUMNS.values():
-        assert {("finished", "bool"), ("valid", "bool")} <= {(column.name, column.dtype) for column in columns}
+        assert {("finished", "bool"), ("valid", "bool")} <= {
+            (column.name, column.dtype) for column in columns
+        }
 
 
 def test_episodes_and_programs_can_be_left_unread(lay_run: Lay) -> None:
@@ -127,7 +145,11 @@ def test_gaps_name_planned_cells_and_corrupt_files(
     (folder / "submissions" / "0001" / "outcomes.jsonl").write_text("nonsense\n")
     broken = lay_run("bob", "cartpole")
     (broken / "record.json").write_text("{")
-    cells = [plan("ada", "cartpole"), plan("bob", "cartpole"), plan("eve", "cartpole", 0, "failed", "no such CLI")]
+    cells = [
+        plan("ada", "cartpole"),
+        plan("bob", "cartpole"),
+        plan("eve", "cartpole", 0, "failed", "no such CLI"),
+    ]
     gaps = load_frames(find_runs(lay_sweep(cells))).gaps
 
     assert sorted(zip(gaps.entry, gaps.status, strict=True)) == [
@@ -172,7 +194,11 @@ def test_a_run_under_two_rules_is_two_runs_in_every_frame(records: Any, tmp_path
     one, two = diagnose(alone), diagnose(both)
     for part in ("edits", "phases", "curves", "areas", "spending", "gaps"):
         single, double = getattr(one, part), getattr(two, part)
-        columns = [c for c in single.columns if c not in (*(c.name for c in WHOSE), "assessment", "selected")]
+        columns = [
+            c
+            for c in single.columns
+            if c not in (*(c.name for c in WHOSE), "assessment", "selected")
+        ]
         columns = [c for c in columns if not c.endswith("_assessment")]
         for name in names:
             rows = double[double["run"] == name].reset_index(drop=True)
@@ -185,10 +211,14 @@ def test_a_run_under_two_rules_is_two_runs_in_every_frame(records: Any, tmp_path
     chosen = dict(zip(names, both.runs["selected_program"], strict=True))
     assert [means[name, chosen[name]] for name in names] == [200.0, 20.0]
     tables = heldout_tables(gather(both, allow=["duplicates", "selection"]))
-    assert [[float(row.mean()) for row in table] for of in tables.values() for table in of.values()] == [[200.0, 20.0]]
+    assert [
+        [float(row.mean()) for row in table] for of in tables.values() for table in of.values()
+    ] == [[200.0, 20.0]]
 
 
-def test_tokens_and_cost_up_to_each_submission_are_what_the_proxy_had_passed_on(lay_run: Lay) -> None:
+def test_tokens_and_cost_up_to_each_submission_are_what_the_proxy_had_passed_on(
+    lay_run: Lay,
+) -> None:
     folder = lay_run("ada", "cartpole")
     run = load_run(folder)
     first, last = run.state.submissions[0].time, run.state.submissions[-1].time
@@ -203,7 +233,9 @@ def test_tokens_and_cost_up_to_each_submission_are_what_the_proxy_had_passed_on(
         {"time": last, "model": "m", "input_tokens": 4, "output_tokens": 1},
         {"time": last + 1, "model": "m", "input_tokens": 100},
     ]
-    (logs / "proxy.jsonl").write_text("\n".join(json.dumps(line) for line in lines) + '\n{"time": 1')
+    (logs / "proxy.jsonl").write_text(
+        "\n".join(json.dumps(line) for line in lines) + '\n{"time": 1'
+    )
     rows = load_frames([run]).submissions
     assert len(rows) > 1
     assert (rows.tokens.iloc[-1], rows.cost_usd.iloc[-1]) == (10.0, pytest.approx(0.7))

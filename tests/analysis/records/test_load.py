@@ -33,7 +33,9 @@ def test_a_run_folder_or_its_record_is_found(lay_run: Lay) -> None:
     assert [run.folder for run in find_runs(folder / "record.json")] == [folder]
 
 
-def test_an_output_or_runs_folder_holds_every_run_in_a_stable_order(lay_run: Lay, tmp_path: Path) -> None:
+def test_an_output_or_runs_folder_holds_every_run_in_a_stable_order(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_run("bob", "pendulum")
     lay_run("ada", "pendulum")
     lay_run("ada", "cartpole")
@@ -66,7 +68,11 @@ def test_a_record_planted_inside_a_run_is_no_run(lay_run: Lay, tmp_path: Path) -
 
 
 def test_a_corrupt_run_is_named_and_the_others_load(lay_run: Lay, tmp_path: Path) -> None:
-    good, bad, old = lay_run("ada", "cartpole"), lay_run("bob", "cartpole"), lay_run("eve", "cartpole")
+    good, bad, old = (
+        lay_run("ada", "cartpole"),
+        lay_run("bob", "cartpole"),
+        lay_run("eve", "cartpole"),
+    )
     (bad / "journal.jsonl").write_text("{not json\n")
     value = json.loads((old / "record.json").read_text())
     (old / "record.json").write_text(json.dumps({**value, "schema": 99}))
@@ -126,7 +132,9 @@ def test_a_cell_outside_the_output_folder_is_refused(lay_sweep: Lay, run: str) -
         find_runs(sweep)
 
 
-def test_sweeps_of_other_rules_name_different_results_of_a_run(records: Any, tmp_path: Path) -> None:
+def test_sweeps_of_other_rules_name_different_results_of_a_run(
+    records: Any, tmp_path: Path
+) -> None:
     folder = records.write_run(tmp_path, heldout=(190.0, 210.0))
     records.write_cells(tmp_path, "first", [records.cell_of(tmp_path, folder)])
     records.follow_rule(folder, "another", heldout=(10.0, 30.0))
@@ -135,13 +143,21 @@ def test_sweeps_of_other_rules_name_different_results_of_a_run(records: Any, tmp
 
     def found(*sources: Path) -> list[tuple[float, str]]:
         runs = find_runs(*sources)
-        return [(run.result.assessment.mean if run.result.assessment else 0, run.record.selection.rule) for run in runs]
+        return [
+            (run.result.assessment.mean if run.result.assessment else 0, run.record.selection.rule)
+            for run in runs
+        ]
 
-    assert found(first) == found(first, folder) == found(folder, first) == [(200.0, "validation_mean")]
+    assert (
+        found(first) == found(first, folder) == found(folder, first) == [(200.0, "validation_mean")]
+    )
     assert found(second) == found(folder) == [(20.0, "last")]
     both = find_runs(first, second)
     assert [score.mean for score in cell_scores(both)] == [200.0, 20.0]
-    assert load_frames(both).runs["selection"].tolist() == ["validation_mean, ties by fewer_failures", "last"]
+    assert load_frames(both).runs["selection"].tolist() == [
+        "validation_mean, ties by fewer_failures",
+        "last",
+    ]
     with pytest.raises(RecordError, match="selection rules on cartpole"):
         check_comparable(both)
     with pytest.raises(RecordError, match="several Runs of one cell"):
@@ -153,20 +169,27 @@ def test_a_cell_whose_result_is_still_to_come_shows_no_other(records: Any, tmp_p
     cell = replace(records.cell_of(tmp_path, folder, "running"), result_key="to-come")
     records.write_cells(tmp_path, "next", [cell])
 
-    assert [(s.status, s.mean) for s in cell_scores(find_runs(tmp_path / "sweeps" / "next"))] == [("running", None)]
+    assert [(s.status, s.mean) for s in cell_scores(find_runs(tmp_path / "sweeps" / "next"))] == [
+        ("running", None)
+    ]
 
 
 def test_episodes_that_only_another_rule_measured_are_left_out(lay_run: Lay) -> None:
     folder = lay_run("ada", "cartpole", heldout=[1.0, 2.0], pool=PoolConfig("derived", 16, 2, 2, 0))
     for path in folder.glob("evaluations/*/*.jsonl"):
         first = read_graded(path)
-        write_graded(path, [*first, replace(first[0], outcome=replace(first[0].outcome, index=len(first)))])
+        write_graded(
+            path, [*first, replace(first[0], outcome=replace(first[0].outcome, index=len(first)))]
+        )
     other = folder / "evaluations" / "assessment" / f"{'e' * 64}.jsonl"
     other.write_bytes(next(other.parent.glob("*.jsonl")).read_bytes())
     (run,) = find_runs(folder)
     private = [file for file in read_episodes(run)[0] if file.submission is None]
 
-    assert [(file.split, len(file.graded)) for file in private] == [("validation", 2), ("assessment", 2)]
+    assert [(file.split, len(file.graded)) for file in private] == [
+        ("validation", 2),
+        ("assessment", 2),
+    ]
     assert private[1].program == run.result.selected
 
 

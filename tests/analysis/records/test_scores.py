@@ -25,7 +25,9 @@ from evopolicy.kernel.session.selection import SelectionConfig
 Lay = Callable[..., Path]
 OTHER: dict[str, dict[str, Any]] = {
     "isolation": {"isolation": "none"},
-    "parameters": {"benchmark": BenchmarkIdentity("cartpole", "family/Cartpole-v1", "e" * 64, "m:f", {})},
+    "parameters": {
+        "benchmark": BenchmarkIdentity("cartpole", "family/Cartpole-v1", "e" * 64, "m:f", {})
+    },
     "pool": {"pool": PoolConfig("derived", 16, 4, 9, 0)},
     "budget": {"budget": Budget(4, 9, None, "allow_early", "all")},
     "selection": {"selection": SelectionConfig("last", "latest")},
@@ -39,7 +41,9 @@ def outputs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("condition", list(OTHER))
-def test_a_mixed_comparison_is_refused_and_names_the_cells(lay_run: Lay, outputs: Path, condition: str) -> None:
+def test_a_mixed_comparison_is_refused_and_names_the_cells(
+    lay_run: Lay, outputs: Path, condition: str
+) -> None:
     lay_run("ada", "cartpole")
     lay_run("ada" if condition == "duplicates" else "bob", "cartpole", **OTHER[condition])
     found = find_runs(outputs)
@@ -61,7 +65,10 @@ UNLIKE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "agent.sigma": ({"agent": agent(sigma=0.75)}, {"agent": agent(sigma=0.05)}),
     "agent.model": ({"agent": agent(model="one")}, {"agent": agent(model="two")}),
     "feedback.visibility": ({}, {"feedback": FeedbackConfig("score", 10**6, False)}),
-    "prompt.text": ({"config": {"prompt": {"text": "Do it."}}}, {"config": {"prompt": {"text": "Do it well."}}}),
+    "prompt.text": (
+        {"config": {"prompt": {"text": "Do it."}}},
+        {"config": {"prompt": {"text": "Do it well."}}},
+    ),
     "session.limits.requests": (
         {"config": {"session": {"limits": {"requests": 5}}}},
         {"config": {"session": {"limits": {"requests": None}}}},
@@ -72,9 +79,13 @@ UNLIKE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """By setting two records of one entry that differ in it."""
 
 
-@pytest.mark.parametrize("place", [{"seed": 1}, {"seed": 0}, {"slug": "pendulum"}], ids=["seed", "same", "benchmark"])
+@pytest.mark.parametrize(
+    "place", [{"seed": 1}, {"seed": 0}, {"slug": "pendulum"}], ids=["seed", "same", "benchmark"]
+)
 @pytest.mark.parametrize("setting", UNLIKE)
-def test_unlike_runs_are_no_one_entry(lay_run: Lay, outputs: Path, setting: str, place: dict[str, Any]) -> None:
+def test_unlike_runs_are_no_one_entry(
+    lay_run: Lay, outputs: Path, setting: str, place: dict[str, Any]
+) -> None:
     one, two = UNLIKE[setting]
     lay_run("ada", "cartpole", **one)
     lay_run("ada", **{"slug": "cartpole", **place}, tag="other", **two)
@@ -82,18 +93,29 @@ def test_unlike_runs_are_no_one_entry(lay_run: Lay, outputs: Path, setting: str,
 
     # Two Runs of one cell are refused as what they are, before anything is said of duplicates.
     for source in (found, load_frames(found)):
-        with pytest.raises(RecordError, match=f"entry 'ada' mixes Runs that differ in {setting} .*allow={setting}$"):
+        with pytest.raises(
+            RecordError, match=f"entry 'ada' mixes Runs that differ in {setting} .*allow={setting}$"
+        ):
             check_comparable(source, allow=["duplicates"])
     for allowed in (setting, setting.partition(".")[0]):
-        assert f"mixes Runs that differ in {setting} " in check_comparable(found, allow=[allowed, "duplicates"])[0]
+        assert (
+            f"mixes Runs that differ in {setting} "
+            in check_comparable(found, allow=[allowed, "duplicates"])[0]
+        )
     table = rank_table(found, allow=[setting, "duplicates"])
     (row,) = table.entries
     assert row.entry.startswith(f"ada {setting}=") and "|" in row.entry
     config = TableConfig(
-        title="t", kind="heldout", columns=("entries",), rows="benchmarks", allow=(setting, "duplicates")
+        title="t",
+        kind="heldout",
+        columns=("entries",),
+        rows="benchmarks",
+        allow=(setting, "duplicates"),
     )
     sheet = paper_table(config, load_frames(found))
-    assert f"ada {setting}=" in sheet.columns[1].title and "mixes Runs that differ" in sheet.notes[1]
+    assert (
+        f"ada {setting}=" in sheet.columns[1].title and "mixes Runs that differ" in sheet.notes[1]
+    )
 
 
 def test_what_goes_with_a_benchmark_may_differ_between_two(lay_run: Lay, outputs: Path) -> None:
@@ -103,15 +125,21 @@ def test_what_goes_with_a_benchmark_may_differ_between_two(lay_run: Lay, outputs
     assert check_comparable(find_runs(outputs)) == []
 
     lay_run("ada", "pendulum", 1, **limits[0])
-    with pytest.raises(RecordError, match=r"differ in execution\.limits\.act_seconds \(2 for .*; 1 for "):
+    with pytest.raises(
+        RecordError, match=r"differ in execution\.limits\.act_seconds \(2 for .*; 1 for "
+    ):
         check_comparable(find_runs(outputs))
 
 
-def test_entries_of_one_benchmark_were_measured_with_the_same_versions(lay_run: Lay, outputs: Path) -> None:
+def test_entries_of_one_benchmark_were_measured_with_the_same_versions(
+    lay_run: Lay, outputs: Path
+) -> None:
     lay_run("ada", "cartpole", versions={"mujoco": "3.9.0", "codex": "1"})
     lay_run("bob", "cartpole", versions={"mujoco": "3.11.0"})
 
-    with pytest.raises(RecordError, match=r"package versions on cartpole: mujoco \(3.9.0 for .*'versions'"):
+    with pytest.raises(
+        RecordError, match=r"package versions on cartpole: mujoco \(3.9.0 for .*'versions'"
+    ):
         check_comparable(find_runs(outputs))
     assert len(check_comparable(find_runs(outputs), allow=["versions"])) == 1
 
@@ -120,9 +148,18 @@ def test_entries_of_one_benchmark_were_measured_with_the_same_versions(lay_run: 
     ("keys", "words"),
     [
         ([("a", ""), ("b", "a")], "2 Runs of ada on cartpole, seed 0, one a regrade of the other"),
-        ([("a", ""), ("b", "a"), ("c", "a")], "3 Runs of ada on cartpole, seed 0, 2 of them regrades of another"),
-        ([("b", "a"), ("c", "a")], "2 Runs of ada on cartpole, seed 0, all of them regrades of one Run"),
-        ([("b", "a"), ("x", "")], "2 Runs of ada on cartpole, seed 0, 1 of them regrades of a Run that is not among"),
+        (
+            [("a", ""), ("b", "a"), ("c", "a")],
+            "3 Runs of ada on cartpole, seed 0, 2 of them regrades of another",
+        ),
+        (
+            [("b", "a"), ("c", "a")],
+            "2 Runs of ada on cartpole, seed 0, all of them regrades of one Run",
+        ),
+        (
+            [("b", "a"), ("x", "")],
+            "2 Runs of ada on cartpole, seed 0, 1 of them regrades of a Run that is not among",
+        ),
         ([("a", ""), ("b", "")], "2 Runs of ada on cartpole, seed 0;"),
     ],
 )
@@ -157,7 +194,9 @@ def test_pools_and_budgets_may_differ_between_benchmarks(lay_run: Lay, outputs: 
     assert check_comparable(find_runs(outputs)) == []
 
 
-def test_isolation_levels_may_not_differ_between_benchmarks_either(lay_run: Lay, outputs: Path) -> None:
+def test_isolation_levels_may_not_differ_between_benchmarks_either(
+    lay_run: Lay, outputs: Path
+) -> None:
     lay_run("ada", "cartpole")
     lay_run("ada", "pendulum", isolation="none")
 
@@ -176,23 +215,34 @@ def test_isolation_levels_may_not_differ_between_benchmarks_either(lay_run: Lay,
         ("selection", "protocol"),
     ],
 )
-def test_a_swept_difference_is_asked_for(lay_run: Lay, outputs: Path, condition: str, axis: str) -> None:
+def test_a_swept_difference_is_asked_for(
+    lay_run: Lay, outputs: Path, condition: str, axis: str
+) -> None:
     lay_run("ada", "cartpole", axes={axis: "one"})
     lay_run("ada", "cartpole", tag="other", **{**OTHER[condition], "axes": {axis: "two"}})
 
     assert check_comparable(find_runs(outputs)) == []
 
 
-def test_two_tasks_of_one_name_are_not_ranked_together_even_where_that_was_swept(lay_run: Lay, outputs: Path) -> None:
+def test_two_tasks_of_one_name_are_not_ranked_together_even_where_that_was_swept(
+    lay_run: Lay, outputs: Path
+) -> None:
     """A sweep of benchmark.max_steps ranked Episodes of 20 steps below those of 50."""
     lay_run("ada", "cartpole", axes={"benchmark.max_steps": "20"})
-    lay_run("ada", "cartpole", tag="other", **{**OTHER["parameters"], "axes": {"benchmark.max_steps": "50"}})
+    lay_run(
+        "ada",
+        "cartpole",
+        tag="other",
+        **{**OTHER["parameters"], "axes": {"benchmark.max_steps": "50"}},
+    )
 
     with pytest.raises(RecordError, match="Benchmark parameters on cartpole"):
         check_comparable(find_runs(outputs))
 
 
-def test_a_difference_within_one_value_of_a_swept_axis_is_refused(lay_run: Lay, outputs: Path) -> None:
+def test_a_difference_within_one_value_of_a_swept_axis_is_refused(
+    lay_run: Lay, outputs: Path
+) -> None:
     lay_run("ada", "cartpole", axes={"protocol": "one"})
     lay_run("bob", "cartpole", axes={"protocol": "one"}, **OTHER["budget"])
 
@@ -245,6 +295,8 @@ def test_statuses_and_reasons(lay_run: Lay, lay_sweep: Lay, plan: Callable[..., 
 def test_a_sweep_names_the_entries_of_the_runs_it_reuses(lay_run: Lay, lay_sweep: Lay) -> None:
     folder = lay_run("ada", "cartpole", axes={"protocol": "small"})
     path = f"runs/cartpole/ada/{folder.name}"
-    (score,) = cell_scores(find_runs(lay_sweep([Cell(path, "ada", "cartpole", 0, status="reused")])))
+    (score,) = cell_scores(
+        find_runs(lay_sweep([Cell(path, "ada", "cartpole", 0, status="reused")]))
+    )
 
     assert score.entry == "ada"

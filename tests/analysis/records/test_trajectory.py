@@ -19,8 +19,19 @@ from evopolicy.analysis.programs.edits import EDITS, KINDS, SIZES
 from evopolicy.analysis.programs.mechanisms import MECHANISMS, TABLE_ENTRIES
 from evopolicy.analysis.programs.normal_form import DATA_CHARS
 from evopolicy.analysis.records.frames import Frames
-from evopolicy.analysis.records.trajectory import curve_areas, curve_points, curve_reach, own_references, spending
-from evopolicy.analysis.records.validity import score_gaps, selection_validity, spearman, split_means
+from evopolicy.analysis.records.trajectory import (
+    curve_areas,
+    curve_points,
+    curve_reach,
+    own_references,
+    spending,
+)
+from evopolicy.analysis.records.validity import (
+    score_gaps,
+    selection_validity,
+    spearman,
+    split_means,
+)
 from evopolicy.kernel.errors import ConfigError
 from tests.analysis.trajectories import Made, Sent, frames
 
@@ -39,13 +50,20 @@ RUN = Made(
 def test_a_regrades_seconds_are_those_of_the_run_it_grades_again() -> None:
     """Its record is younger than the Submissions it copied."""
     again = Made(RUN.sent, facts={"created": 1e6, "opened": 95.0})
-    assert curve_points(frames(again)).seconds.tolist() == [5.0 + 10 * n for n in range(1, len(RUN.sent) + 1)]
+    assert curve_points(frames(again)).seconds.tolist() == [
+        5.0 + 10 * n for n in range(1, len(RUN.sent) + 1)
+    ]
     assert curve_points(frames(Made(RUN.sent, facts={"created": 1e6}))).seconds.isna().all()
 
 
 def test_a_curve_holds_the_best_so_far_on_every_axis() -> None:
     usage = pd.DataFrame(
-        {"run": "run", "submission": [1, 2, 4], "tokens": [100, 250, 400], "cost_usd": [0.1, 0.2, 0.5]}
+        {
+            "run": "run",
+            "submission": [1, 2, 4],
+            "tokens": [100, 250, 400],
+            "cost_usd": [0.1, 0.2, 0.5],
+        }
     )
     found = curve_points(frames(RUN), usage)
 
@@ -60,14 +78,18 @@ def test_a_curve_holds_the_best_so_far_on_every_axis() -> None:
 
 
 def test_a_curve_has_no_best_before_its_first_result_and_no_point_for_what_still_runs() -> None:
-    sent = [Sent("a", None, None, status="failed"), Sent("b", 1.0), Sent("c", None, None, status="running")]
+    sent = [
+        Sent("a", None, None, status="failed"),
+        Sent("b", 1.0),
+        Sent("c", None, None, status="running"),
+    ]
     found = curve_points(frames(Made(sent)))
 
     np.testing.assert_array_equal(found.best_validation, [np.nan, 1.0])
     np.testing.assert_array_equal(found.best_score, [np.nan, 0.0])
 
 
-# --- areas -------------------------------------------------------------------------------------------------------
+# --- areas ----------------------------------------------------------------------------------------
 
 
 def test_an_area_is_the_mean_of_the_steps_over_the_budget() -> None:
@@ -107,13 +129,17 @@ def test_what_the_last_unit_of_the_budget_bought_is_part_of_the_final_value() ->
 
 def test_what_came_after_a_horizon_is_no_part_of_the_final_value() -> None:
     scale, curves = {"cartpole": (0.0, 8.0)}, curve_points(frames(RUN))
-    finals = [curve_areas(curves, references=scale, horizons={"cartpole": at}).iloc[0].final for at in (3.0, 4.0, 7.0)]
+    finals = [
+        curve_areas(curves, references=scale, horizons={"cartpole": at}).iloc[0].final
+        for at in (3.0, 4.0, 7.0)
+    ]
 
     np.testing.assert_array_equal(finals, [np.nan, 2.0, 2.0])
 
 
 def test_points_that_go_back_on_their_axis_are_counted_once() -> None:
-    """As of a Run during which the machine's clock was set back, in frames that were made elsewhere."""
+    """As of a Run during which the machine's clock was set back, in frames that were made
+    elsewhere."""
     curves = curve_points(frames(RUN))
     curves["seconds"] = [30.0, 10.0, *curves["seconds"].tolist()[2:]]
     curves["best_score"] = 2.0
@@ -128,7 +154,10 @@ def test_another_axis_reaches_as_far_as_its_longest_run() -> None:
 
     assert found.horizon.tolist() == [40.0, 40.0]
     assert found.area["run"] == (10 * 0 + 30 * 10) / 40
-    assert curve_areas(curves, "seconds", horizons={"cartpole": 80.0}).horizon.tolist() == [80.0, 80.0]
+    assert curve_areas(curves, "seconds", horizons={"cartpole": 80.0}).horizon.tolist() == [
+        80.0,
+        80.0,
+    ]
     assert curve_areas(curves, "units", horizons={"cartpole": 10.0}).final.tolist() == [6.0, 1.0]
     assert curve_areas(curves, "tokens").area.isna().all()
 
@@ -142,7 +171,9 @@ def test_an_area_lies_between_the_floor_and_the_best_and_the_scaled_one_in_the_u
     steps: list[tuple[int, float]],
 ) -> None:
     sent = [Sent(f"v{i}", value, value, f"0:{units}") for i, (units, value) in enumerate(steps)]
-    found = curve_areas(curve_points(frames(Made(sent, budget=40))), references={"cartpole": (-10.0, 10.0)}).iloc[0]
+    found = curve_areas(
+        curve_points(frames(Made(sent, budget=40))), references={"cartpole": (-10.0, 10.0)}
+    ).iloc[0]
 
     assert -10 - 1e-9 <= found.area <= max(value for _, value in steps) + 1e-9
     assert 0 <= found.normalized_area <= 1
@@ -150,7 +181,9 @@ def test_an_area_lies_between_the_floor_and_the_best_and_the_scaled_one_in_the_u
 
 
 def test_reach_is_the_first_place_with_the_fraction() -> None:
-    found = curve_reach(curve_points(frames(RUN)), references={"cartpole": (0.0, 8.0)}, fractions=(0.25, 0.5, 1))
+    found = curve_reach(
+        curve_points(frames(RUN)), references={"cartpole": (0.0, 8.0)}, fractions=(0.25, 0.5, 1)
+    )
 
     assert found.target.tolist() == [2.0, 4.0, 8.0]
     assert found.reached.tolist() == [True, True, False]
@@ -169,7 +202,7 @@ def test_a_fraction_outside_the_way_is_refused() -> None:
             curve_reach(curve_points(frames(RUN)), fractions=(fraction,))
 
 
-# --- spending ----------------------------------------------------------------------------------------------------
+# --- spending -------------------------------------------------------------------------------------
 
 
 def test_every_unit_is_spent_on_one_thing() -> None:
@@ -195,17 +228,27 @@ def test_every_unit_is_spent_on_one_thing() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(1, 5), st.booleans()), max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(1, 5), st.booleans()),
+        max_size=8,
+    )
+)
 def test_what_units_were_spent_on_adds_up(run: list[tuple[str, int, int, bool]]) -> None:
-    sent = [Sent(name, 0.0, 0.0, f"{at}:{at + n}", "failed" if lost else "published") for name, at, n, lost in run]
+    sent = [
+        Sent(name, 0.0, 0.0, f"{at}:{at + n}", "failed" if lost else "published")
+        for name, at, n, lost in run
+    ]
     found = spending(frames(Made(sent)))
 
     assert (found.exploring + found.comparing + found.confirming + found.lost == found.units).all()
     assert (found.repeated <= found.confirming).all()
-    assert found.exploring.sum() <= len({i for _, at, n, lost in run if not lost for i in range(at, at + n)})
+    assert found.exploring.sum() <= len(
+        {i for _, at, n, lost in run if not lost for i in range(at, at + n)}
+    )
 
 
-# --- gaps and selection ------------------------------------------------------------------------------------------
+# --- gaps and selection ---------------------------------------------------------------------------
 
 CHOSEN = Made(
     [
@@ -246,7 +289,9 @@ def test_a_right_choice_has_no_regret() -> None:
 
 
 def test_regret_is_unknown_until_every_program_is_assessed() -> None:
-    found = selection_validity(score_gaps(frames(CHOSEN, splits=False)), frames(CHOSEN, splits=False).runs).iloc[0]
+    found = selection_validity(
+        score_gaps(frames(CHOSEN, splits=False)), frames(CHOSEN, splits=False).runs
+    ).iloc[0]
 
     assert (found.validated, found.assessed) == (3, 1)
     assert math.isnan(found.regret)
@@ -256,10 +301,14 @@ def test_regret_is_unknown_until_every_program_is_assessed() -> None:
     assert found.validation_gap == 2.0
 
 
-def test_an_episode_that_is_there_twice_counts_once_and_more_episodes_go_before_the_record() -> None:
+def test_an_episode_that_is_there_twice_counts_once_and_more_episodes_go_before_the_record() -> (
+    None
+):
     whole = frames(CHOSEN)
     doubled = Frames(**{**vars(whole), "episodes": pd.concat([whole.episodes, whole.episodes])})
-    more = whole.episodes[whole.episodes.split == "assessment"].assign(index=lambda f: f["index"] + 2, score=7.0)
+    more = whole.episodes[whole.episodes.split == "assessment"].assign(
+        index=lambda f: f["index"] + 2, score=7.0
+    )
 
     assert split_means(doubled, "assessment").equals(split_means(whole, "assessment"))
     longer = Frames(**{**vars(whole), "episodes": pd.concat([whole.episodes, more])})
@@ -274,19 +323,25 @@ def test_rank_correlation_by_hand() -> None:
     assert math.isnan(spearman([1, 1, 1], [1, 2, 3]))
 
 
-# --- all at once -------------------------------------------------------------------------------------------------
+# --- all at once ----------------------------------------------------------------------------------
 
 
 def columns_of(found: Diagnostics) -> dict[str, list[tuple[str, str]]]:
     """Name and dtype of every column, by frame."""
     frames_of = {name: getattr(found, name) for name in DIAGNOSTIC_COLUMNS}
-    return {name: [(c, str(frame[c].dtype)) for c in frame.columns] for name, frame in frames_of.items()}
+    return {
+        name: [(c, str(frame[c].dtype)) for c in frame.columns] for name, frame in frames_of.items()
+    }
 
 
-DOCUMENTED = {name: [(c.name, c.dtype) for c in columns] for name, columns in DIAGNOSTIC_COLUMNS.items()}
+DOCUMENTED = {
+    name: [(c.name, c.dtype) for c in columns] for name, columns in DIAGNOSTIC_COLUMNS.items()
+}
 
 
-def test_diagnostics_have_exactly_the_documented_columns_with_runs_and_without(lay_run: Callable[..., Path]) -> None:
+def test_diagnostics_have_exactly_the_documented_columns_with_runs_and_without(
+    lay_run: Callable[..., Path],
+) -> None:
     lay_run("bob", "acrobot", upto="session")
     lay_run("eve", "acrobot", upto="opened")
     real = load_frames(find_runs(lay_run("ada", "cartpole").parents[2]))
@@ -311,7 +366,9 @@ def test_diagnostics_of_a_real_run(lay_run: Callable[..., Path]) -> None:
 
 
 def test_diagnostics_do_without_episodes_and_programs(lay_run: Callable[..., Path]) -> None:
-    found = diagnose(load_frames(find_runs(lay_run("ada", "cartpole")), episodes=False, programs=False))
+    found = diagnose(
+        load_frames(find_runs(lay_run("ada", "cartpole")), episodes=False, programs=False)
+    )
 
     assert columns_of(found) == DOCUMENTED
     assert found.edits.kind.tolist() == ["first", "unknown"]
@@ -326,7 +383,11 @@ def test_the_documentation_has_every_word_the_frames_use() -> None:
     assert {name for name in KINDS if name not in EDITS} | set(SIZES) | set(MECHANISMS) <= rows
     assert {f"{name} edit" for name in EDITS} <= rows
     assert all(f"`{name}`" in text for name in DIAGNOSTIC_COLUMNS)
-    assert all(f"up to {most:g} |" in text for name, most in SIZES.items() if name in ("small", "medium", "large"))
+    assert all(
+        f"up to {most:g} |" in text
+        for name, most in SIZES.items()
+        if name in ("small", "medium", "large")
+    )
     assert f"{PARSE_CHARS:,} characters" in text
     assert f"more than {DATA_CHARS} characters" in text
     assert f"{TABLE_ENTRIES} constants" in text

@@ -1,4 +1,5 @@
-"""A report as a browser opens it from disk: quiet, at any width, in the light and in the dark, by keyboard."""
+"""A report as a browser opens it from disk: quiet, at any width, in the light and in the dark, by
+keyboard."""
 
 from __future__ import annotations
 
@@ -72,9 +73,22 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def run_page(tmp_path: Path) -> str:
-    call = ToolCall("1", "shell", {"command": "cat TASK.md " + "x" * 500}, "the task\n" * 80, started=0.5, ended=0.75)
-    failure = {"kind": "exception", "traceback": "Traceback:\n  File policy.py, line 1\n" + "y" * 300}
-    rows = [{"index": i, "score": 1.0, "length": 2, "ending": "failed", "failure": failure} for i in range(4)]
+    call = ToolCall(
+        "1",
+        "shell",
+        {"command": "cat TASK.md " + "x" * 500},
+        "the task\n" * 80,
+        started=0.5,
+        ended=0.75,
+    )
+    failure = {
+        "kind": "exception",
+        "traceback": "Traceback:\n  File policy.py, line 1\n" + "y" * 300,
+    }
+    rows = [
+        {"index": i, "score": 1.0, "length": 2, "ending": "failed", "failure": failure}
+        for i in range(4)
+    ]
     folder = lay(
         tmp_path / "records",
         [
@@ -96,7 +110,9 @@ def run_page(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def sweep_page(lay_run: Callable[..., Path], lay_sweep: Callable[..., Path], plan: Callable[..., Any]) -> str:
+def sweep_page(
+    lay_run: Callable[..., Path], lay_sweep: Callable[..., Path], plan: Callable[..., Any]
+) -> str:
     cells = []
     for label in ("ada", "bob", "cy", "dee", "eve"):
         for slug in ("cartpole", "mountain_car_continuous"):
@@ -113,18 +129,25 @@ def asked(browser: Any) -> list[str]:
         message = json.loads(entry["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
             found.append(message["params"]["request"]["url"])
-    return [url for url in found if not url.startswith("data:") and not url.endswith("/report.html")]
+    return [
+        url for url in found if not url.startswith("data:") and not url.endswith("/report.html")
+    ]
 
 
 def wait(browser: Any, script: str) -> None:
-    """Until `script` returns true: a click and a key lead to a place of the page by the browser's own time."""
+    """Until `script` returns true: a click and a key lead to a place of the page by the browser's
+    own time."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, SECONDS).until(lambda _: browser.execute_script(script), f"never true: {script}")
+    WebDriverWait(browser, SECONDS).until(
+        lambda _: browser.execute_script(script), f"never true: {script}"
+    )
 
 
 def open_all(browser: Any) -> None:
-    browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
+    browser.execute_script(
+        "for (const one of document.querySelectorAll('details')) one.open = true"
+    )
 
 
 CONTRASTS = """
@@ -157,7 +180,10 @@ def test_a_page_is_quiet_and_asks_for_nothing(
     assert browser.get_log("browser") == []
     assert asked(browser) == []
     # Its style is in force: the policy has let it in.
-    assert browser.execute_script("return getComputedStyle(document.querySelector('nav')).position") == "sticky"
+    assert (
+        browser.execute_script("return getComputedStyle(document.querySelector('nav')).position")
+        == "sticky"
+    )
 
 
 def test_pictures_are_shown(run_page: str, show: Callable[..., Any]) -> None:
@@ -165,13 +191,17 @@ def test_pictures_are_shown(run_page: str, show: Callable[..., Any]) -> None:
     open_all(browser)
     script = "return [...document.images].map(one => one.decode().then(() => one.naturalWidth))"
     assert browser.execute_async_script(
-        f"const done = arguments[0]; Promise.all((() => {{ {script} }})()).then(done, e => done(String(e)))"
+        f"const done = arguments[0]; Promise.all((() => {{ {script} }})()).then(done, e => "
+        "done(String(e)))"
     ) == [691, 1, 1, 691], "the two of the Feedback between what the report drew"
 
 
 def test_nothing_an_agent_wrote_runs(tmp_path: Path, show: Callable[..., Any]) -> None:
     found = find_runs(hostile(tmp_path / "records"))
-    for html in (render_run(gather_run(found[0], found)), render_sweep(gather_sweep(found, "Sweep"))):
+    for html in (
+        render_run(gather_run(found[0], found)),
+        render_sweep(gather_sweep(found, "Sweep")),
+    ):
         browser = show(html)
         open_all(browser)
         assert browser.execute_script("return window.hit") is None
@@ -180,7 +210,9 @@ def test_nothing_an_agent_wrote_runs(tmp_path: Path, show: Callable[..., Any]) -
         assert asked(browser) == []
 
 
-def test_even_markup_that_got_through_would_do_nothing(run_page: str, show: Callable[..., Any]) -> None:
+def test_even_markup_that_got_through_would_do_nothing(
+    run_page: str, show: Callable[..., Any]
+) -> None:
     bad = "<script>window.hit=1</script><img src='http://192.0.2.1/x.png' onerror='window.hit=1'>"
     browser = show(run_page.replace("<main", f"{bad}<main", 1))
     assert browser.execute_script("return window.hit") is None
@@ -197,7 +229,10 @@ def test_a_page_never_scrolls_sideways(
 ) -> None:
     browser = show(request.getfixturevalue(f"{kind}_page"), width)
     open_all(browser)
-    seen = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth, window.innerWidth]"
+    seen = (
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth, "
+        "window.innerWidth]"
+    )
     content, room, window = browser.execute_script(seen)
     assert content == room <= window == width
 
@@ -214,7 +249,9 @@ def test_every_text_stands_out_from_its_ground(
     assert (ground == "rgb(21, 23, 26)") is dark
 
 
-def test_the_keyboard_reaches_everything_in_order_and_is_seen(run_page: str, show: Callable[..., Any]) -> None:
+def test_the_keyboard_reaches_everything_in_order_and_is_seen(
+    run_page: str, show: Callable[..., Any]
+) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser = show(run_page)
@@ -242,6 +279,10 @@ def test_the_keyboard_reaches_everything_in_order_and_is_seen(run_page: str, sho
 def test_a_number_leads_to_its_run_and_opens_it(sweep_page: str, show: Callable[..., Any]) -> None:
     browser = show(sweep_page)
     browser.execute_script("document.querySelector('td a[href=\"#run-3\"]').click()")
-    wait(browser, "return location.hash === '#run-3' && document.querySelector('#run-3').closest('details').open")
+    wait(
+        browser,
+        "return location.hash === '#run-3' && "
+        "document.querySelector('#run-3').closest('details').open",
+    )
     assert browser.execute_script("return location.hash") == "#run-3"
     assert browser.find_element("id", "run-3").is_displayed()

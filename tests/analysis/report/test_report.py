@@ -1,4 +1,5 @@
-"""The page of a Run and of several: what it holds, what it leaves out and says so, and that nothing foreign runs."""
+"""The page of a Run and of several: what it holds, what it leaves out and says so, and that nothing
+foreign runs."""
 
 from __future__ import annotations
 
@@ -26,9 +27,13 @@ from evopolicy.present.numbers import typeset
 from tests.analysis.report_runs import GIF, Sent, lay, png, said
 
 HOSTILE = (
-    "</script></style></pre><script>window.hit=1</script><img src=x onerror='window.hit=1'>\" onload=\"window.hit=1"
+    "</script></style></pre><script>window.hit=1</script><img src=x "
+    "onerror='window.hit=1'>\" onload=\"window.hit=1"
 )
-STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://192.0.2.1\x07link\x1b]8;;\x07 \u202eright to left\u202c \x00\x07\x9b2J"
+STEERING = (
+    "\x1b[31mred\x1b[0m \x1b]8;;http://192.0.2.1\x07link\x1b]8;;\x07 \u202eright to "
+    "left\u202c \x00\x07\x9b2J"
+)
 
 
 class Page(HTMLParser):
@@ -65,7 +70,8 @@ class Page(HTMLParser):
         return [value for _, name, value in self.attributes if name == key]
 
     def images(self, kind: str) -> int:
-        """How many there are of 'figure' (drawn by the report) or 'picture' (of a Run's Feedback)."""
+        """How many there are of 'figure' (drawn by the report) or 'picture' (of a Run's
+        Feedback)."""
         drawn = [value.startswith("data:image/svg+xml") for value in self.values("src")]
         return drawn.count(kind == "figure")
 
@@ -83,8 +89,18 @@ def story(tmp_path: Path) -> Path:
     return lay(
         tmp_path,
         [
-            Sent({"policy.py": "gain = 1\n"}, 5.0, 4.0, steps=[said("I read the task.", call), said("First.", broken)]),
-            Sent({"policy.py": "gain = 2\n"}, 7.0, 9.0, pictures={"replays/0000.gif": GIF, "replays/0000.png": png()}),
+            Sent(
+                {"policy.py": "gain = 1\n"},
+                5.0,
+                4.0,
+                steps=[said("I read the task.", call), said("First.", broken)],
+            ),
+            Sent(
+                {"policy.py": "gain = 2\n"},
+                7.0,
+                9.0,
+                pictures={"replays/0000.gif": GIF, "replays/0000.png": png()},
+            ),
             Sent({"policy.py": "gain = 3\n"}, None),
         ],
         selected=2,
@@ -92,7 +108,7 @@ def story(tmp_path: Path) -> Path:
     )
 
 
-# --- a Run -------------------------------------------------------------------------------------------------------
+# --- a Run ----------------------------------------------------------------------------------------
 
 
 def test_a_run_shows_its_result_submissions_changes_feedback_and_transcript(story: Path) -> None:
@@ -113,7 +129,9 @@ def test_a_page_has_landmarks_ordered_headings_captions_scopes_and_one_id_each(s
     page = Page(page_of(story))
     assert page.headings[0] == 1
     assert page.headings.count(1) == 1
-    assert all(later <= before + 1 for before, later in zip(page.headings, page.headings[1:], strict=False))
+    assert all(
+        later <= before + 1 for before, later in zip(page.headings, page.headings[1:], strict=False)
+    )
     assert page.tags["nav"] == page.tags["main"] == 1
     assert page.tags["caption"] == page.tags["table"] > 2
     assert page.tags["th"] == len(page.values("scope"))
@@ -173,13 +191,25 @@ def test_feedback_of_another_form_costs_only_itself(story: Path, content: str) -
     assert "Submission 2" in Page(page_of(story)).text
 
 
-# --- hostile texts -----------------------------------------------------------------------------------------------
+# --- hostile texts --------------------------------------------------------------------------------
 
 
 def hostile(folder: Path) -> Path:
-    call = ToolCall(HOSTILE, HOSTILE, {HOSTILE: HOSTILE + STEERING, "list": [HOSTILE]}, HOSTILE + STEERING, failed=True)
+    call = ToolCall(
+        HOSTILE,
+        HOSTILE,
+        {HOSTILE: HOSTILE + STEERING, "list": [HOSTILE]},
+        HOSTILE + STEERING,
+        failed=True,
+    )
     failure = {"kind": HOSTILE, "message": HOSTILE, "traceback": f"Traceback\n{HOSTILE}{STEERING}"}
-    row = {"index": HOSTILE, "score": HOSTILE, "length": {}, "ending": HOSTILE, "measures": {HOSTILE: HOSTILE}}
+    row = {
+        "index": HOSTILE,
+        "score": HOSTILE,
+        "length": {},
+        "ending": HOSTILE,
+        "measures": {HOSTILE: HOSTILE},
+    }
     feedback = {
         "summary": {HOSTILE: {HOSTILE: HOSTILE}},
         "by_episode": [{**row, "failure": failure, "output": HOSTILE}],
@@ -218,7 +248,9 @@ def test_no_text_of_an_agent_becomes_markup(tmp_path: Path) -> None:
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
 
 
-def test_ten_megabytes_of_output_become_a_small_page_that_counts_what_it_left_out(tmp_path: Path) -> None:
+def test_ten_megabytes_of_output_become_a_small_page_that_counts_what_it_left_out(
+    tmp_path: Path,
+) -> None:
     long = "x" * 10_000_000
     many = "line\n" * 2_000_000
     call = ToolCall("1", "shell", {"command": long}, many)
@@ -251,7 +283,9 @@ def test_ten_megabytes_of_output_become_a_small_page_that_counts_what_it_left_ou
     assert "Output in 3 other Episodes left out" in text
 
 
-def test_many_submissions_steps_episodes_and_diff_lines_are_bounded_and_counted(tmp_path: Path) -> None:
+def test_many_submissions_steps_episodes_and_diff_lines_are_bounded_and_counted(
+    tmp_path: Path,
+) -> None:
     rows = [{"index": i, "score": 1.0, "length": 2, "ending": "terminated"} for i in range(100)]
     steps = [said(f"thought {i}") for i in range(50)]
     sent = [
@@ -262,7 +296,9 @@ def test_many_submissions_steps_episodes_and_diff_lines_are_bounded_and_counted(
         )
         for n in range(5)
     ]
-    text = Page(page_of(lay(tmp_path, sent), submissions=3, steps=9, episodes=10, diff_lines=20)).text
+    text = Page(
+        page_of(lay(tmp_path, sent), submissions=3, steps=9, episodes=10, diff_lines=20)
+    ).text
     assert "2 Submissions left out: a report shows 3." in text
     assert "41 steps left out" in text
     assert "90 Episodes left out" in text
@@ -277,7 +313,7 @@ def test_transcripts_share_the_room_of_the_report(tmp_path: Path) -> None:
     assert "1,000 characters left out" in text
 
 
-# --- pictures ----------------------------------------------------------------------------------------------------
+# --- pictures -------------------------------------------------------------------------------------
 
 
 def test_the_selected_submissions_pictures_come_first_where_not_all_fit(tmp_path: Path) -> None:
@@ -285,28 +321,42 @@ def test_the_selected_submissions_pictures_come_first_where_not_all_fit(tmp_path
     sent = [Sent({"policy.py": f"n = {n}\n"}, score=10.0 - n, pictures=still) for n in range(3)]
     found = find_runs(lay(tmp_path, sent, selected=3))
     part = gather_run(found[0], found, replace(LIMITS, pictures_bytes=len(png()) + 5))
-    assert [bool(one.feedback.artifacts[0].picture) for one in part.submissions] == [False, False, True]
+    assert [bool(one.feedback.artifacts[0].picture) for one in part.submissions] == [
+        False,
+        False,
+        True,
+    ]
     assert "1 picture (" in Page(render_run(part)).text
 
 
 def test_only_files_that_are_pictures_inside_the_feedback_are_embedded(tmp_path: Path) -> None:
     svg = b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.hit=1'/>"
     folder = lay(
-        tmp_path, [Sent({"policy.py": "n = 1\n"}, pictures={"0000.gif": svg, "0001.svg": svg, "0002.png": png()})]
+        tmp_path,
+        [
+            Sent(
+                {"policy.py": "n = 1\n"},
+                pictures={"0000.gif": svg, "0001.svg": svg, "0002.png": png()},
+            )
+        ],
     )
     (tmp_path / "secret.png").write_bytes(png())
     feedback = folder / "submissions" / "0001" / "feedback"
     (feedback / "0003.png").symlink_to(tmp_path / "secret.png")
     content = json.loads((feedback / "feedback.json").read_text())
     row = content["artifacts"][2]
-    outside = [{**row, "file": name, "episode": 3} for name in ("0003.png", "../../../../../../secret.png")]
-    (feedback / "feedback.json").write_text(json.dumps({**content, "artifacts": [*content["artifacts"], *outside]}))
+    outside = [
+        {**row, "file": name, "episode": 3} for name in ("0003.png", "../../../../../../secret.png")
+    ]
+    (feedback / "feedback.json").write_text(
+        json.dumps({**content, "artifacts": [*content["artifacts"], *outside]})
+    )
     files = read_feedback(find_runs(folder)[0], 1, 10**6)
     assert [bool(one.picture) for one in files.artifacts] == [False, False, True, False, False]
     assert Page(page_of(folder)).images("picture") == 1
 
 
-# --- what load reads ---------------------------------------------------------------------------------------------
+# --- what load reads ------------------------------------------------------------------------------
 
 
 def test_changes_are_against_the_program_before(story: Path) -> None:
@@ -336,7 +386,7 @@ def test_new_numbers_in_a_file_are_an_edit_with_the_lines_of_its_card(tmp_path: 
     assert "+0 −0" not in text
 
 
-# --- several Runs ------------------------------------------------------------------------------------------------
+# --- several Runs ---------------------------------------------------------------------------------
 
 
 def test_a_sweep_shows_ranks_and_every_number_links_to_its_run(
@@ -355,7 +405,9 @@ def test_a_sweep_shows_ranks_and_every_number_links_to_its_run(
     assert {f"run-{n}" for n in range(1, 5)} <= set(page.ids)
     assert "ada on acrobot, seed 0: failed." in page.text
     assert page.open == []
-    assert all(later <= before + 1 for before, later in zip(page.headings, page.headings[1:], strict=False))
+    assert all(
+        later <= before + 1 for before, later in zip(page.headings, page.headings[1:], strict=False)
+    )
 
 
 def test_a_sweep_says_what_it_was_measured_under_and_means_one_thing_by_an_error(
@@ -364,11 +416,17 @@ def test_a_sweep_says_what_it_was_measured_under_and_means_one_thing_by_an_error
     for label, base in (("ada", -1149.0), ("bob", -1300.5)):
         for seed in range(3):
             numpy = "2.0" if seed else "2.1"
-            lay_run(label, "cartpole", seed, [base + 14 * seed, base + 14 * seed + 30], versions={"numpy": numpy})
+            lay_run(
+                label,
+                "cartpole",
+                seed,
+                [base + 14 * seed, base + 14 * seed + 30],
+                versions={"numpy": numpy},
+            )
     found = find_runs(tmp_path / "outputs")
     text = Page(render_sweep(gather_sweep(found, "Runs", allow=["versions"]))).text
     for words in (
-        "Policies landlock, agent landlock", "not the paper's: pool", "4 Submissions, 8 units, allow_early",
+        "Policies landlock, agent landlock", "not the paper's: pool", "4 Submissions, 8 units, " "allow_early",
         "derived, seed 0, 16/4/8 Episodes", "validation_mean", "1970-01-01 00:00 UTC", "numpy", "2.1; 2.0",
     ):  # fmt: skip
         assert words in text, words
@@ -376,18 +434,28 @@ def test_a_sweep_says_what_it_was_measured_under_and_means_one_thing_by_an_error
     assert text.count("±") == 3 and "± is one standard error over 3 seeds" in text
 
 
-def test_runs_that_may_not_be_compared_are_listed_without_ranks(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_runs_that_may_not_be_compared_are_listed_without_ranks(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
     lay_run("ada", "cartpole")
     lay_run("bob", "cartpole", isolation="none")
     found = find_runs(tmp_path / "outputs")
     text = Page(render_sweep(gather_sweep(found, "Runs"))).text
     assert "No ranks: the comparison mixes isolation levels" in text
-    assert "No ranks" not in Page(render_sweep(gather_sweep(found, "Runs", allow=["isolation"]))).text
+    assert (
+        "No ranks" not in Page(render_sweep(gather_sweep(found, "Runs", allow=["isolation"]))).text
+    )
 
 
-def test_a_sweeps_estimated_cost_and_tokens_are_marked(lay_run: Callable[..., Path], tmp_path: Path) -> None:
-    lay_run("ada", "cartpole", usage={"cost_usd": 2.0, "cost_is_estimate": True, "output_tokens": 70})
-    lay_run("bob", "cartpole", usage={"cost_usd": 3.0, "output_tokens": 90, "tokens_are_estimate": True})
+def test_a_sweeps_estimated_cost_and_tokens_are_marked(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    lay_run(
+        "ada", "cartpole", usage={"cost_usd": 2.0, "cost_is_estimate": True, "output_tokens": 70}
+    )
+    lay_run(
+        "bob", "cartpole", usage={"cost_usd": 3.0, "output_tokens": 90, "tokens_are_estimate": True}
+    )
     text = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs"))).text
     assert "≈$2.00" in text
     assert "≈$3.00" not in text
@@ -405,43 +473,60 @@ def test_a_large_sweep_has_sections_for_some_runs_and_says_for_how_many(
     from evopolicy.analysis.report.gather import IN_SWEEP
 
     limits = replace(IN_SWEEP, runs=3)
-    page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", limits=limits), limits))
+    page = Page(
+        render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", limits=limits), limits)
+    )
     assert "1 Run without a section: a report shows 3." in page.text
     assert "run-4" not in page.ids
     assert {value[1:] for value in page.values("href")} <= set(page.ids)
 
 
-def test_a_figure_is_an_image_so_that_nothing_in_it_runs(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_figure_is_an_image_so_that_nothing_in_it_runs(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
     lay_run("ada", "cartpole")
     figure = Figure("Ranks <b>", "bars", b"<svg><script>window.hit=1</script></svg>")
-    page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=[figure])))
+    page = Page(
+        render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=[figure]))
+    )
     assert page.tags["script"] == 0
     assert page.images("figure") == 3, "and two of the Run's own"
     assert "Ranks <b>" in page.text
 
 
-def test_figures_are_drawn_for_light_and_dark_or_say_why_not(lay_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_figures_are_drawn_for_light_and_dark_or_say_why_not(
+    lay_run: Callable[..., Path], tmp_path: Path
+) -> None:
     for label in ("ada", "bob"):
         for seed in (0, 1):
             lay_run(label, "cartpole", seed, (1.0, 2.0 + seed))
     figures = draw_figures(find_runs(tmp_path / "outputs"))
     assert figures[0].title == "Rank scores"
     assert figures[0].svg and figures[0].dark and figures[0].svg != figures[0].dark
-    page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=figures)))
+    page = Page(
+        render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=figures))
+    )
     drawn = sum(bool(figure.svg) for figure in figures)
-    assert page.tags["picture"] == page.images("figure") == drawn + 2 * 4, "and two of each Run's own"
+    assert page.tags["picture"] == page.images("figure") == drawn + 2 * 4, (
+        "and two of each Run's own"
+    )
     lay_run("cy", "cartpole", isolation="none")
     refused = draw_figures(find_runs(tmp_path / "outputs"))[0]
     assert "isolation" in refused.problem
-    page = Page(render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=[refused])))
+    page = Page(
+        render_sweep(gather_sweep(find_runs(tmp_path / "outputs"), "Runs", figures=[refused]))
+    )
     assert "Not drawn: the comparison mixes isolation levels" in page.text
 
 
-# --- markup ------------------------------------------------------------------------------------------------------
+# --- markup ---------------------------------------------------------------------------------------
 
 
 def test_text_is_escaped_in_content_and_in_attributes() -> None:
-    assert tag("p", "<b>&\"'", title='"><i>') == '<p title="&quot;&gt;&lt;i&gt;">&lt;b&gt;&amp;&quot;&#x27;</p>'
+    assert (
+        tag("p", "<b>&\"'", title='"><i>')
+        == '<p title="&quot;&gt;&lt;i&gt;">&lt;b&gt;&amp;&quot;&#x27;</p>'
+    )
     assert join("<", Html("<br>"), None, 3, ["&"]) == "&lt;<br>3&amp;"
 
 
@@ -484,7 +569,13 @@ def test_what_is_cut_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "–"), (float("nan"), "–"), (-1.5, "−1.5"), (1234567.0, "1,234,567"), (0.123456, "0.1235")],
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (-1.5, "−1.5"),
+        (1234567.0, "1,234,567"),
+        (0.123456, "0.1235"),
+    ],
 )
 def test_numbers_are_short(value: float | None, shown: str) -> None:
     assert typeset(value) == shown

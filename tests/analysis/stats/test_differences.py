@@ -1,4 +1,5 @@
-"""Every entry against one: what is paired, what a family of tests is, and what the table and the figure show of it."""
+"""Every entry against one: what is paired, what a family of tests is, and what the table and the
+figure show of it."""
 
 from __future__ import annotations
 
@@ -27,18 +28,27 @@ from evopolicy.present.table import Table
 
 Lay = Callable[..., Path]
 ENTRIES = ("ada", "bob", "eve")
-SWEPT = ("ada feedback=full", "ada feedback=score", "bob feedback=full", "bob feedback=score", "eve feedback=full")
+SWEPT = (
+    "ada feedback=full",
+    "ada feedback=score",
+    "bob feedback=full",
+    "bob feedback=score",
+    "eve feedback=full",
+)
 
 
 def drawn(effect: float, *, runs: int = 5, seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Scores of three entries on two Benchmarks, all with the same hard Episodes; eve's are higher by `effect`."""
+    """Scores of three entries on two Benchmarks, all with the same hard Episodes; eve's are higher
+    by `effect`."""
     rng = np.random.default_rng(seed)
     tables: dict[str, dict[str, Any]] = {name: {} for name in ENTRIES}
     for benchmark in ("x", "y"):
         hard = rng.normal(0, 5, 16)
         for name in ENTRIES:
             shift = effect if name == "eve" else 0.0
-            tables[name][benchmark] = hard + rng.normal(0, 0.5, (runs, 1)) + rng.normal(0, 0.5, (runs, 16)) + shift
+            tables[name][benchmark] = (
+                hard + rng.normal(0, 0.5, (runs, 1)) + rng.normal(0, 0.5, (runs, 16)) + shift
+            )
     return tables
 
 
@@ -46,7 +56,10 @@ def test_each_entry_is_compared_with_one_or_with_the_same_but_for_a_setting() ->
     assert partners(ENTRIES) == {"bob": "ada", "eve": "ada"}
     assert partners(ENTRIES, "bob") == {"ada": "bob", "eve": "bob"}
     found = partners(SWEPT, "feedback=score")
-    assert found == {"ada feedback=full": "ada feedback=score", "bob feedback=full": "bob feedback=score"}
+    assert found == {
+        "ada feedback=full": "ada feedback=score",
+        "bob feedback=full": "bob feedback=score",
+    }
     assert name_partners(found) == "the same with feedback=score"
     assert name_partners(partners(ENTRIES)) == "ada"
     with pytest.raises(ConfigError, match=r"no entry 'adda' here. Did you mean 'ada'"):
@@ -61,7 +74,12 @@ def test_each_entry_is_compared_with_one_or_with_the_same_but_for_a_setting() ->
 def test_a_planted_difference_is_found_and_none_where_there_is_none() -> None:
     tables = drawn(3.0)
     found = entry_differences(tables, {}, partners(ENTRIES, "ada"), replicates=200)
-    assert [(one.entry, one.benchmark) for one in found] == [("bob", "x"), ("bob", "y"), ("eve", "x"), ("eve", "y")]
+    assert [(one.entry, one.benchmark) for one in found] == [
+        ("bob", "x"),
+        ("bob", "y"),
+        ("eve", "x"),
+        ("eve", "y"),
+    ]
     assert [one.decided() for one in found] == [0, 0, 1, 1]
     back = entry_differences(tables, {}, partners(ENTRIES, "eve"), replicates=200)
     assert [one.decided() for one in back] == [-1] * 4
@@ -86,7 +104,9 @@ def test_runs_read_in_two_ways_are_paired_in_any_order_and_count_once() -> None:
     (apart,) = entry_differences(tables, {}, {"best": "last"}, replicates=200)
     assert not apart.paired and apart.decided() == 0
     for wrong in (list("abcdeg"), list("abcde"), list("aabcde")):
-        (one,) = entry_differences(tables, {**keys, ("best", "x"): wrong}, {"best": "last"}, replicates=200)
+        (one,) = entry_differences(
+            tables, {**keys, ("best", "x"): wrong}, {"best": "last"}, replicates=200
+        )
         assert not one.paired
 
 
@@ -103,10 +123,12 @@ def test_an_episode_without_a_score_on_one_side_is_left_out() -> None:
     assert paired_interval(one, two).interval.estimate == 1.0
 
 
-# --- the table and the figure ------------------------------------------------------------------------------------
+# --- the table and the figure ---------------------------------------------------------------------
 
 
-def table(tmp_path: Path, columns: str = "difference p p_holm improvement runs", **changes: Any) -> Table:
+def table(
+    tmp_path: Path, columns: str = "difference p p_holm improvement runs", **changes: Any
+) -> Table:
     changes = {"rows": "cells", "interval": "runs_and_episodes", **changes}
     config = TableConfig(title="t", kind="difference", columns=tuple(columns.split()), **changes)
     return paper_table(config, load_frames(find_runs(tmp_path / "outputs")))
@@ -136,7 +158,10 @@ def test_the_table_shows_every_difference_with_its_family(lay_run: Lay, tmp_path
         assert re.search(r"8\.(9|8999)", render(sheet, form))
 
     sums = table(tmp_path, "benchmarks better worse improvement", rows="entries", against="bob")
-    assert [[cell.value for cell in row[:4]] for row in sums.rows] == [["ada", 2, 0, 0], ["eve", 2, 2, 0]]
+    assert [[cell.value for cell in row[:4]] for row in sums.rows] == [
+        ["ada", 2, 0, 0],
+        ["eve", 2, 2, 0],
+    ]
 
 
 def test_two_rules_over_the_same_runs_are_paired_by_run(lay_run: Lay, tmp_path: Path) -> None:
@@ -166,7 +191,9 @@ def test_two_rules_over_the_same_runs_are_paired_by_run(lay_run: Lay, tmp_path: 
         ({"entries": ("ada",)}, "nothing to compare with 'ada'"),
     ],
 )
-def test_what_cannot_be_compared_is_said(lay_run: Lay, tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_compared_is_said(
+    lay_run: Lay, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
     lay(lay_run)
     with pytest.raises((ConfigError, RecordError), match=words):
         table(tmp_path, **changes)
@@ -176,9 +203,18 @@ def test_what_cannot_be_compared_is_said(lay_run: Lay, tmp_path: Path, changes: 
     ("changes", "words"),
     [
         ({"interval": "none"}, "a difference without one says nothing"),
-        ({"columns": ("better",)}, "'better' is not a column of a difference table with rows: cells"),
-        ({"rows": "entries"}, "'difference' is not a column of a difference table with rows: entries"),
-        ({"kind": "rank", "columns": ("place",), "rows": "entries", "against": "ada"}, "against: it is for difference"),
+        (
+            {"columns": ("better",)},
+            "'better' is not a column of a difference table with rows: cells",
+        ),
+        (
+            {"rows": "entries"},
+            "'difference' is not a column of a difference table with rows: entries",
+        ),
+        (
+            {"kind": "rank", "columns": ("place",), "rows": "entries", "against": "ada"},
+            "against: it is for difference",
+        ),
         ({"published": True}, "published: it is for"),
     ],
 )
@@ -188,13 +224,18 @@ def test_a_config_that_cannot_be_is_refused(changes: dict[str, Any], words: str)
         replace(config, **changes)
 
 
-def test_the_figure_says_what_it_is_less_of_and_fills_what_was_found(lay_run: Lay, tmp_path: Path) -> None:
+def test_the_figure_says_what_it_is_less_of_and_fills_what_was_found(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay(lay_run)
     frames = load_frames(find_runs(tmp_path / "outputs"))
     figure = difference_figure(frames, "ada")
     assert title_of(figure) == "Held-out score less that of ada"
     assert "adjusted for the 4 differences drawn (Holm)" in note_of(figure)
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert [line.get_markerfacecolor() == line.get_markeredgecolor() for line in dots] == [False, True]
+    assert [line.get_markerfacecolor() == line.get_markeredgecolor() for line in dots] == [
+        False,
+        True,
+    ]
     with pytest.raises(ConfigError, match="Did you mean 'ada'"):
         difference_figure(frames, "adda")

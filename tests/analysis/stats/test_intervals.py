@@ -1,4 +1,5 @@
-"""Intervals of means and differences, and the crossed bootstrap: worked cases, properties, coverage."""
+"""Intervals of means and differences, and the crossed bootstrap: worked cases, properties,
+coverage."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from scipy import stats
 from evopolicy.analysis.stats import components, intervals, resampling, statistics
 from evopolicy.kernel.errors import ConfigError, RecordError
 
-# Means of Runs 2, 4, 9; of Episodes 3, 7. SS_run = 2 (9 + 1 + 16) = 52, SS_episode = 3 (4 + 4) = 24, and the rest is
-# (-1, 1), (1, -1), (0, 0): SS_rest = 4. Mean squares 26 (2), 24 (1), 2 (2).
+# Means of Runs 2, 4, 9; of Episodes 3, 7. SS_run = 2 (9 + 1 + 16) = 52, SS_episode = 3 (4 + 4) =
+# 24, and the rest is (-1, 1), (1, -1), (0, 0): SS_rest = 4. Mean squares 26 (2), 24 (1), 2 (2).
 TABLE = [[-1.0, 5.0], [3.0, 5.0], [7.0, 11.0]]
 
 
@@ -20,11 +21,17 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def noise(runs: int, episodes: int, seed: int = 0, variances: tuple[float, float, float] = (0.2, 1, 1)) -> np.ndarray:
+def noise(
+    runs: int, episodes: int, seed: int = 0, variances: tuple[float, float, float] = (0.2, 1, 1)
+) -> np.ndarray:
     draw = np.random.default_rng(seed)
     run, episode, rest = (math.sqrt(variance) for variance in variances)
     hard = np.random.default_rng(99).normal(size=(1, episodes))
-    return run * draw.normal(size=(runs, 1)) + episode * hard + rest * draw.normal(size=(runs, episodes))
+    return (
+        run * draw.normal(size=(runs, 1))
+        + episode * hard
+        + rest * draw.normal(size=(runs, episodes))
+    )
 
 
 def test_the_mean_of_a_worked_table_over_runs_and_episodes() -> None:
@@ -62,7 +69,9 @@ def test_the_error_is_never_below_that_of_runs_or_of_episodes_alone() -> None:
     assert found.standard_error == 0
 
     table = noise(4, 6, variances=(0, 0, 1))
-    both, runs, episodes = (intervals.mean_interval(table, over=over).standard_error for over in components.OVER)
+    both, runs, episodes = (
+        intervals.mean_interval(table, over=over).standard_error for over in components.OVER
+    )
     assert both >= max(runs, episodes)
 
 
@@ -97,12 +106,16 @@ def test_the_mean_over_benchmarks_adds_their_variances() -> None:
     apart = [intervals.mean_interval(table) for table in (first, second)]
 
     assert found.estimate == pytest.approx((first.mean() + second.mean()) / 2)
-    assert found.standard_error == pytest.approx(math.hypot(*(each.standard_error for each in apart)) / 2)
+    assert found.standard_error == pytest.approx(
+        math.hypot(*(each.standard_error for each in apart)) / 2
+    )
 
 
 def test_anchors_normalize_each_benchmark() -> None:
     table = noise(5, 8)
-    found = intervals.aggregate_mean_interval({"a": table, "b": table * 100}, anchors={"a": (-1, 1), "b": (-100, 100)})
+    found = intervals.aggregate_mean_interval(
+        {"a": table, "b": table * 100}, anchors={"a": (-1, 1), "b": (-100, 100)}
+    )
 
     assert found.estimate == pytest.approx((table.mean() + 1) / 2)
     assert found.standard_error == pytest.approx(
@@ -110,7 +123,7 @@ def test_anchors_normalize_each_benchmark() -> None:
     )
 
 
-# --- too little to say more -----------------------------------------------------------------------------------------
+# --- too little to say more -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("over", ["runs_and_episodes", "runs"])
@@ -125,10 +138,15 @@ def test_below_three_runs_only_episodes_are_spoken_of(over: components.Over, run
     assert found.standard_error == pytest.approx(stats.sem(table.mean(axis=0)))
 
 
-def test_a_mean_of_short_cells_and_others_has_no_interval_and_one_of_short_cells_alone_is_over_episodes() -> None:
+def test_a_mean_of_short_cells_and_others_has_no_interval_and_one_of_short_cells_alone_is_over_episodes() -> (
+    None
+):
     mixed, short = {"a": noise(5, 8), "b": noise(2, 8)}, {"a": noise(1, 8), "b": noise(2, 8)}
 
-    for found in (intervals.aggregate_mean_interval(mixed), resampling.aggregate_interval(mixed, "iqm", rng=rng())):
+    for found in (
+        intervals.aggregate_mean_interval(mixed),
+        resampling.aggregate_interval(mixed, "iqm", rng=rng()),
+    ):
         assert found.over is None and math.isnan(found.low)
         assert "fewer than 3 Runs" in found.note
     assert intervals.aggregate_mean_interval(mixed, over="episodes").over == "episodes"
@@ -179,7 +197,10 @@ def test_the_foot_names_the_cells_with_few_runs() -> None:
 def test_a_note_is_told_once_whether_or_not_there_was_a_spread() -> None:
     flat = intervals.mean_interval([[0.1] * 7] * 2).note
     other = intervals.mean_interval(noise(2, 8)).note
-    assert intervals.told_once(["", other, flat, other]) == [other, flat.removeprefix(other).strip()]
+    assert intervals.told_once(["", other, flat, other]) == [
+        other,
+        flat.removeprefix(other).strip(),
+    ]
 
 
 def test_a_summary_holds_the_points() -> None:
@@ -192,7 +213,7 @@ def test_a_summary_holds_the_points() -> None:
     assert found.error_over == "runs_and_episodes"
 
 
-# --- differences ----------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 
 def test_with_one_run_each_a_difference_is_the_paired_t_test() -> None:
@@ -201,7 +222,9 @@ def test_with_one_run_each_a_difference_is_the_paired_t_test() -> None:
     known = stats.ttest_rel(first[0], second[0])
 
     assert found.p_value == pytest.approx(known.pvalue)
-    assert (found.interval.low, found.interval.high) == pytest.approx(tuple(known.confidence_interval()))
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        tuple(known.confidence_interval())
+    )
     assert found.interval.over == "episodes"
 
 
@@ -209,7 +232,9 @@ def test_over_runs_a_difference_is_welchs_t_test() -> None:
     first, second = noise(5, 12, 1), noise(4, 12, 2)
     found = intervals.difference_interval(first, second, over="runs")
 
-    assert found.p_value == pytest.approx(stats.ttest_ind(first.mean(1), second.mean(1), equal_var=False).pvalue)
+    assert found.p_value == pytest.approx(
+        stats.ttest_ind(first.mean(1), second.mean(1), equal_var=False).pvalue
+    )
 
 
 def test_what_makes_an_episode_hard_for_both_cancels() -> None:
@@ -242,21 +267,30 @@ def test_tables_that_do_not_match_are_refused() -> None:
         intervals.mean_interval(TABLE, over="run")  # type: ignore[arg-type]
 
 
-# --- the crossed bootstrap ------------------------------------------------------------------------------------------
+# --- the crossed bootstrap ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("over", components.OVER)
 def test_of_a_mean_the_bootstrap_says_what_the_formula_says(over: components.Over) -> None:
     v = (0.5, 1.0, 1.0)
-    tables = {"a": noise(5, 12, 1, v), "b": noise(6, 12, 2, v), "c": noise(5, 10, 3, v), "d": noise(5, 10, 4, v)}
+    tables = {
+        "a": noise(5, 12, 1, v),
+        "b": noise(6, 12, 2, v),
+        "c": noise(5, 10, 3, v),
+        "d": noise(5, 10, 4, v),
+    }
     formula = intervals.aggregate_mean_interval(tables, over=over)
     wide = dict.fromkeys(tables, (-1000.0, 1000.0))
-    drawn = resampling.aggregate_interval(tables, clip=True, anchors=wide, over=over, rng=rng(), replicates=8000)
+    drawn = resampling.aggregate_interval(
+        tables, clip=True, anchors=wide, over=over, rng=rng(), replicates=8000
+    )
 
     assert drawn.kind.endswith("crossed bootstrap")
     assert 2000 * drawn.standard_error == pytest.approx(formula.standard_error, rel=0.06)
     assert 2000 * drawn.low - 1000 == pytest.approx(formula.low, abs=0.12 * formula.standard_error)
-    assert 2000 * drawn.high - 1000 == pytest.approx(formula.high, abs=0.12 * formula.standard_error)
+    assert 2000 * drawn.high - 1000 == pytest.approx(
+        formula.high, abs=0.12 * formula.standard_error
+    )
     assert drawn.df == pytest.approx(formula.df, rel=0.15)
 
 
@@ -264,14 +298,19 @@ def test_of_a_mean_the_bootstrap_says_what_the_formula_says(over: components.Ove
 def test_bootstrap_intervals_move_with_shift_and_scale(statistic: str) -> None:
     tables = {"a": noise(5, 8, 1), "b": noise(3, 6, 2)}
     moved = {name: table * 4 - 7 for name, table in tables.items()}
-    one, other = (resampling.aggregate_interval(each, statistic, rng=rng()) for each in (tables, moved))  # type: ignore[arg-type]
+    one, other = (
+        resampling.aggregate_interval(each, statistic, rng=rng())  # type: ignore[arg-type]
+        for each in (tables, moved)
+    )
 
     assert (other.low, other.high) == pytest.approx((4 * one.low - 7, 4 * one.high - 7))
     assert one.low <= one.estimate <= one.high
 
 
 def test_the_same_generator_gives_the_same_interval() -> None:
-    one, other = (resampling.aggregate_interval({"a": noise(5, 8)}, "iqm", rng=rng()) for _ in range(2))
+    one, other = (
+        resampling.aggregate_interval({"a": noise(5, 8)}, "iqm", rng=rng()) for _ in range(2)
+    )
 
     assert one == other
 
@@ -290,14 +329,18 @@ def test_improvement_is_an_even_chance_of_equals_and_sure_far_away() -> None:
 
 def test_six_pairs_won_by_one_run_each_say_nothing_of_another_run() -> None:
     for runs in (1, 2):
-        found = resampling.improvement_interval({"a": noise(runs, 8) + 9}, {"a": noise(5, 8)}, rng=rng())
+        found = resampling.improvement_interval(
+            {"a": noise(runs, 8) + 9}, {"a": noise(5, 8)}, rng=rng()
+        )
         assert (found.estimate, found.over) == (1.0, None) and math.isnan(found.low)
         assert "fewer than 3 Runs" in found.note
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (5, 5), (3, 10), (10, 10)])
 @pytest.mark.parametrize("chance", [1.0, 0.8])
-def test_a_score_interval_ends_where_the_chance_found_is_z_errors_off(n: int, m: int, chance: float) -> None:
+def test_a_score_interval_ends_where_the_chance_found_is_z_errors_off(
+    n: int, m: int, chance: float
+) -> None:
     low, high = statistics.improvement_bounds(chance, [(n, m)])
     for p in {low, high} - {1.0}:
         mixed = 1 + ((n + m) / 2 - 1) * ((1 - p) / (2 - p) + p / (1 + p))
@@ -332,7 +375,11 @@ def ranked(gap: float) -> dict[str, dict[str, np.ndarray]]:
 def test_entries_far_apart_have_certain_rank_scores() -> None:
     found = resampling.rank_score_intervals(ranked(100), rng=rng())
 
-    assert [(each.low, each.estimate, each.high) for each in found.values()] == [(0, 0, 0), (0.5, 0.5, 0.5), (1, 1, 1)]
+    assert [(each.low, each.estimate, each.high) for each in found.values()] == [
+        (0, 0, 0),
+        (0.5, 0.5, 0.5),
+        (1, 1, 1),
+    ]
 
 
 def test_rank_scores_of_entries_close_together_are_open() -> None:
@@ -346,20 +393,30 @@ def test_rank_scores_of_entries_close_together_are_open() -> None:
 
 def test_equal_entries_tie_in_every_replicate() -> None:
     solved = {"x": np.full((3, 9), 0.1)}
-    found = resampling.rank_score_intervals({"a": solved, "b": {"x": np.full((4, 9), 0.1)}}, rng=rng())
+    found = resampling.rank_score_intervals(
+        {"a": solved, "b": {"x": np.full((4, 9), 0.1)}}, rng=rng()
+    )
 
     assert [(each.low, each.high) for each in found.values()] == [(1.0, 1.0), (1.0, 1.0)]
 
 
 def five_seeds(count: int = 4) -> dict[str, dict[str, np.ndarray]]:
-    return {f"e{i}": {b: noise(5, 12, 10 * i + j) + 0.3 * i for j, b in enumerate("xy")} for i in range(count)}
+    return {
+        f"e{i}": {b: noise(5, 12, 10 * i + j) + 0.3 * i for j, b in enumerate("xy")}
+        for i in range(count)
+    }
 
 
 @pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("mean", [-9.0, 0.0, 0.5, 9.0])
-def test_an_entry_of_few_runs_has_no_rank_interval_and_does_not_narrow_the_others(runs: int, mean: float) -> None:
+def test_an_entry_of_few_runs_has_no_rank_interval_and_does_not_narrow_the_others(
+    runs: int, mean: float
+) -> None:
     before = resampling.rank_score_intervals(five_seeds(), rng=rng())
-    beside = {**five_seeds(), "late": {b: noise(runs, 12, 77 + j) + mean for j, b in enumerate("xy")}}
+    beside = {
+        **five_seeds(),
+        "late": {b: noise(runs, 12, 77 + j) + mean for j, b in enumerate("xy")},
+    }
     after = resampling.rank_score_intervals(beside, rng=rng())
 
     assert after["late"].over is None and math.isnan(after["late"].low)
@@ -382,14 +439,23 @@ def test_one_short_cell_takes_its_entrys_interval_and_no_others() -> None:
 def test_there_are_no_rank_intervals_where_nothing_tells_how_far_runs_differ() -> None:
     fixed = np.tile(noise(1, 12), (5, 1))
     for others in (fixed, noise(2, 12, 3)):
-        tables = {"a": {"x": noise(5, 12, 1), "y": others}, "b": {"x": noise(5, 12, 2), "y": others + 1}}
-        found = resampling.rank_score_intervals({**tables, "c": {"x": noise(1, 12), "y": noise(1, 12)}}, rng=rng())
+        tables = {
+            "a": {"x": noise(5, 12, 1), "y": others},
+            "b": {"x": noise(5, 12, 2), "y": others + 1},
+        }
+        found = resampling.rank_score_intervals(
+            {**tables, "c": {"x": noise(1, 12), "y": noise(1, 12)}}, rng=rng()
+        )
         assert all(span.over is None and math.isnan(span.low) for span in found.values())
     assert (
         "nor do Runs of others differ on y"
-        in resampling.rank_score_intervals({"a": {"y": fixed}, "c": {"y": noise(1, 12)}}, rng=rng())["a"].note
+        in resampling.rank_score_intervals(
+            {"a": {"y": fixed}, "c": {"y": noise(1, 12)}}, rng=rng()
+        )["a"].note
     )
-    asked = resampling.rank_score_intervals({"a": {"y": fixed}, "c": {"y": noise(1, 12)}}, rng=rng(), over="episodes")
+    asked = resampling.rank_score_intervals(
+        {"a": {"y": fixed}, "c": {"y": noise(1, 12)}}, rng=rng(), over="episodes"
+    )
     assert {span.over for span in asked.values()} == {"episodes"}
 
 
@@ -406,19 +472,27 @@ def test_missing_cells_of_rank_scores_follow_the_policy() -> None:
 
 def test_entries_with_other_episodes_are_not_ranked() -> None:
     with pytest.raises(RecordError, match="must share their Episodes"):
-        resampling.rank_score_intervals({"a": {"x": noise(3, 8)}, "b": {"x": noise(3, 9)}}, rng=rng())
+        resampling.rank_score_intervals(
+            {"a": {"x": noise(3, 8)}, "b": {"x": noise(3, 9)}}, rng=rng()
+        )
 
 
-# --- coverage -------------------------------------------------------------------------------------------------------
+# --- coverage -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variances", [(1.0, 0.1, 0.3), (0.02, 1.0, 0.3), (0.2, 1.0, 1.0)])
-def test_ninety_five_in_a_hundred_intervals_hold_the_truth(variances: tuple[float, float, float]) -> None:
+def test_ninety_five_in_a_hundred_intervals_hold_the_truth(
+    variances: tuple[float, float, float],
+) -> None:
     draw = np.random.default_rng(5)
     run, episode, rest = (math.sqrt(variance) for variance in variances)
     held = 0
     for _ in range(200):
-        table = run * draw.normal(size=(5, 1)) + episode * draw.normal(size=24) + rest * draw.normal(size=(5, 24))
+        table = (
+            run * draw.normal(size=(5, 1))
+            + episode * draw.normal(size=24)
+            + rest * draw.normal(size=(5, 24))
+        )
         found = intervals.mean_interval(table)
         held += found.low <= 0 <= found.high
 
@@ -429,7 +503,9 @@ def test_intervals_of_an_iqm_hold_the_truth_as_often() -> None:
     draw = np.random.default_rng(6)
     held = 0
     for _ in range(100):
-        table = draw.normal(size=(5, 1)) + 0.3 * draw.normal(size=16) + 0.5 * draw.normal(size=(5, 16))
+        table = (
+            draw.normal(size=(5, 1)) + 0.3 * draw.normal(size=16) + 0.5 * draw.normal(size=(5, 16))
+        )
         found = resampling.aggregate_interval({"a": table}, "iqm", rng=draw, replicates=300)
         held += found.low <= 0 <= found.high
 

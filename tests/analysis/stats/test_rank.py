@@ -65,7 +65,9 @@ def test_scores_lie_between_zero_and_one_and_the_best_has_one(means: np.ndarray)
 
 
 @given(MEANS)
-def test_a_higher_mean_never_scores_lower_and_an_equal_one_scores_the_same(means: np.ndarray) -> None:
+def test_a_higher_mean_never_scores_lower_and_an_equal_one_scores_the_same(
+    means: np.ndarray,
+) -> None:
     scores = rank.rank_scores(means)
     higher = means[:, np.newaxis] > means[np.newaxis]
     equal = means[:, np.newaxis] == means[np.newaxis]
@@ -75,7 +77,9 @@ def test_a_higher_mean_never_scores_lower_and_an_equal_one_scores_the_same(means
 
 
 @given(MEANS, st.randoms(use_true_random=False))
-def test_the_order_of_entries_and_benchmarks_does_not_matter(means: np.ndarray, random: object) -> None:
+def test_the_order_of_entries_and_benchmarks_does_not_matter(
+    means: np.ndarray, random: object
+) -> None:
     rows, columns = list(range(means.shape[0])), list(range(means.shape[1]))
     random.shuffle(rows)  # type: ignore[attr-defined]
     random.shuffle(columns)  # type: ignore[attr-defined]
@@ -99,7 +103,9 @@ def test_the_rank_score_is_the_mean_over_benchmarks(means: np.ndarray) -> None:
 
 
 @given(MEANS, st.data())
-def test_raising_one_mean_never_lowers_its_rank_score(means: np.ndarray, data: st.DataObject) -> None:
+def test_raising_one_mean_never_lowers_its_rank_score(
+    means: np.ndarray, data: st.DataObject
+) -> None:
     row = data.draw(st.integers(0, means.shape[0] - 1))
     column = data.draw(st.integers(0, means.shape[1] - 1))
     raised = means.copy()
@@ -154,7 +160,7 @@ def test_an_unknown_policy_is_named_with_the_near_one() -> None:
         rank.rank_entries(GAP, "excludes")  # type: ignore[arg-type]
 
 
-# --- the published table -----------------------------------------------------------------------------------------
+# --- the published table --------------------------------------------------------------------------
 
 PUBLISHED = {
     # Gym/Box2D, MuJoCo, MiniGrid, Robotics/Driving, Core16, wins, top-2
@@ -180,7 +186,13 @@ def test_the_published_table_follows_from_the_published_means() -> None:
 def test_the_published_scores_print_to_three_digits() -> None:
     ranking = rank.rank_entries(np.array([benchmark.means for benchmark in CORE16]).T)
 
-    assert [f"{score:.3f}" for score in ranking.rank_score] == ["0.891", "0.750", "0.531", "0.359", "0.109"]
+    assert [f"{score:.3f}" for score in ranking.rank_score] == [
+        "0.891",
+        "0.750",
+        "0.531",
+        "0.359",
+        "0.109",
+    ]
 
 
 def test_the_published_benchmarks_are_four_families_of_four() -> None:

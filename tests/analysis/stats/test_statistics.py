@@ -17,13 +17,18 @@ NUMBERS = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=23)
 
 
 def test_the_iqm_of_five_values_counts_their_parts_inside_the_middle_half() -> None:
-    # 1.25 of five values are cut at either end: 0.75 of the second, the third, 0.75 of the fourth; over 2.5.
+    # 1.25 of five values are cut at either end: 0.75 of the second, the third, 0.75 of the fourth;
+    # over 2.5.
     assert statistics.iqm_weights(np.ones(5)).tolist() == pytest.approx([0, 0.3, 0.4, 0.3, 0])
-    assert statistics.iqm([100.0, 3.0, -50.0, 4.0, 8.0]) == pytest.approx(0.3 * 3 + 0.4 * 4 + 0.3 * 8)
+    assert statistics.iqm([100.0, 3.0, -50.0, 4.0, 8.0]) == pytest.approx(
+        0.3 * 3 + 0.4 * 4 + 0.3 * 8
+    )
 
 
 def test_the_iqm_of_eight_values_is_the_mean_of_the_inner_four() -> None:
-    assert statistics.iqm([8.0, 1.0, 7.0, 2.0, 6.0, 3.0, 5.0, 900.0]) == pytest.approx((3 + 5 + 6 + 7) / 4)
+    assert statistics.iqm([8.0, 1.0, 7.0, 2.0, 6.0, 3.0, 5.0, 900.0]) == pytest.approx(
+        (3 + 5 + 6 + 7) / 4
+    )
 
 
 @pytest.mark.parametrize("values", [[5.0], [5.0, 7.0]])
@@ -43,12 +48,16 @@ def test_both_forms_of_the_iqm_agree_where_four_divides_the_count(lists: list[li
     size = min(map(len, lists))
     values = [value for each in lists for value in each[:size]]
 
-    assert statistics.iqm(values) == pytest.approx(float(statistics.iqm(values, whole=True)), abs=1e-9)
+    assert statistics.iqm(values) == pytest.approx(
+        float(statistics.iqm(values, whole=True)), abs=1e-9
+    )
 
 
 @settings(max_examples=30, deadline=None)
 @given(NUMBERS, st.floats(0.1, 5), st.floats(-9, 9))
-def test_the_iqm_moves_with_shift_and_scale_and_not_with_order(values: list[float], scale: float, shift: float) -> None:
+def test_the_iqm_moves_with_shift_and_scale_and_not_with_order(
+    values: list[float], scale: float, shift: float
+) -> None:
     moved = statistics.iqm(np.array(values[::-1]) * scale + shift)
 
     assert moved == pytest.approx(float(statistics.iqm(values)) * scale + shift, abs=1e-9)
@@ -58,9 +67,13 @@ def test_the_iqm_moves_with_shift_and_scale_and_not_with_order(values: list[floa
 @given(NUMBERS)
 def test_a_weight_of_two_is_the_value_twice(values: list[float]) -> None:
     weights = [1.0 + (i % 2) for i in range(len(values))]
-    repeated = [value for value, weight in zip(values, weights, strict=True) for _ in range(int(weight))]
+    repeated = [
+        value for value, weight in zip(values, weights, strict=True) for _ in range(int(weight))
+    ]
 
-    assert statistics.iqm(values, weights) == pytest.approx(float(statistics.iqm(repeated)), abs=1e-9)
+    assert statistics.iqm(values, weights) == pytest.approx(
+        float(statistics.iqm(repeated)), abs=1e-9
+    )
 
 
 def test_aggregates_over_benchmarks() -> None:
@@ -75,7 +88,9 @@ def test_aggregates_over_benchmarks() -> None:
 def test_the_iqm_over_runs_is_rliables_trimmed_mean_of_all_runs_and_benchmarks() -> None:
     scores = np.random.default_rng(0).normal(size=(4, 5))
 
-    assert statistics.aggregate(list(scores), "iqm") == pytest.approx(stats.trim_mean(scores.ravel(), 0.25))
+    assert statistics.aggregate(list(scores), "iqm") == pytest.approx(
+        stats.trim_mean(scores.ravel(), 0.25)
+    )
 
 
 def test_a_benchmark_with_more_runs_weighs_no_more_in_the_iqm() -> None:
@@ -91,31 +106,46 @@ def test_with_one_benchmark_the_median_is_of_its_runs() -> None:
 def test_clipping_happens_to_what_the_statistic_is_over() -> None:
     scores = [[-1.0, 2.0], [0.5, 0.5]]
 
-    assert statistics.aggregate(scores, "mean", clip=True) == pytest.approx(0.5)  # means 0.5, 0.5: nothing to clip
+    assert statistics.aggregate(scores, "mean", clip=True) == pytest.approx(
+        0.5
+    )  # means 0.5, 0.5: nothing to clip
     assert statistics.aggregate([[2.0, 2.0], [0.5, 0.5]], "mean", clip=True) == pytest.approx(0.75)
 
 
 def test_probability_of_improvement_counts_ties_by_half() -> None:
     # Of 3 x 2 pairs: 1 < 2 < 3; 2 = 2, 2 < 3; 4 > both: two above, one equal.
-    assert statistics.probability_of_improvement([1.0, 2.0, 4.0], [2.0, 3.0]) == pytest.approx(2.5 / 6)
+    assert statistics.probability_of_improvement([1.0, 2.0, 4.0], [2.0, 3.0]) == pytest.approx(
+        2.5 / 6
+    )
 
 
 @settings(max_examples=30, deadline=None)
 @given(NUMBERS, NUMBERS)
-def test_probabilities_of_improvement_are_mann_whitneys_and_add_up(x: list[float], y: list[float]) -> None:
+def test_probabilities_of_improvement_are_mann_whitneys_and_add_up(
+    x: list[float], y: list[float]
+) -> None:
     chance = float(statistics.probability_of_improvement(x, y))
 
     assert chance + float(statistics.probability_of_improvement(y, x)) == pytest.approx(1)
-    assert chance == pytest.approx(stats.mannwhitneyu(x, y, method="asymptotic").statistic / len(x) / len(y))
+    assert chance == pytest.approx(
+        stats.mannwhitneyu(x, y, method="asymptotic").statistic / len(x) / len(y)
+    )
 
 
 def test_a_profile_is_the_share_of_runs_strictly_above() -> None:
     scores = [[0.0, 0.5, 1.0, 1.0], [0.5, 0.5]]
 
-    assert statistics.performance_profile(scores, [-1, 0, 0.5, 1]).tolist() == [1.0, (3 / 4 + 1) / 2, 1 / 4, 0.0]
+    assert statistics.performance_profile(scores, [-1, 0, 0.5, 1]).tolist() == [
+        1.0,
+        (3 / 4 + 1) / 2,
+        1 / 4,
+        0.0,
+    ]
 
 
-@pytest.mark.parametrize("successes, trials", [(81, 263), (15, 148), (0, 20), (1, 29), (29, 29), (5, 10)])
+@pytest.mark.parametrize(
+    "successes, trials", [(81, 263), (15, 148), (0, 20), (1, 29), (29, 29), (5, 10)]
+)
 def test_wilson_is_scipys(successes: int, trials: int) -> None:
     known = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
 
@@ -138,7 +168,9 @@ def test_wilson_without_trials_knows_nothing() -> None:
 
 def test_holm_on_a_worked_case() -> None:
     # 4 x 0.005, 3 x 0.01, 2 x 0.03, and 0.04, which may not be below the one before.
-    assert statistics.holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert statistics.holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx(
+        [0.03, 0.06, 0.06, 0.02]
+    )
 
 
 def test_holm_stops_at_one_and_leaves_out_what_was_not_tested() -> None:
@@ -158,7 +190,9 @@ def test_holm_keeps_order_and_is_never_below_the_p_value(p_values: list[float]) 
 
     assert (adjusted >= np.array(p_values) - 1e-15).all()
     assert (np.diff(adjusted[order]) >= 0).all()
-    assert statistics.holm(np.array(p_values)[order]).tolist() == pytest.approx(adjusted[order].tolist())
+    assert statistics.holm(np.array(p_values)[order]).tolist() == pytest.approx(
+        adjusted[order].tolist()
+    )
 
 
 def test_normalizing_puts_the_anchors_at_zero_and_one() -> None:

@@ -1,4 +1,5 @@
-"""One rule says when two scores are equal, and ranks, wins, marks, scales and intervals all follow it."""
+"""One rule says when two scores are equal, and ranks, wins, marks, scales and intervals all follow
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from evopolicy.analysis.programs.edits import new_bests
 from evopolicy.analysis.records.scores import CellScore
 from evopolicy.analysis.stats.rank import average_seeds, rank_entries, score_sizes
 from evopolicy.analysis.stats.resampling import rank_score_intervals
-from evopolicy.analysis.stats.statistics import normalize, performance_profile, probability_of_improvement
+from evopolicy.analysis.stats.statistics import (
+    normalize,
+    performance_profile,
+    probability_of_improvement,
+)
 from evopolicy.analysis.stats.ties import ROUNDING, is_above, settle
 from evopolicy.analysis.tables.marks import mark_best
 from evopolicy.analysis.tables.ranks import rank_table
@@ -34,7 +39,11 @@ def cells(entry: str, means: Sequence[float], benchmark: str = "cartpole") -> li
 def test_what_differs_by_rounding_alone_ties() -> None:
     assert not is_above(TENTH, 0.3) and is_above(0.3 + 1e-9, 0.3)
     assert settle([0.3, TENTH, 0.2]).tolist() == [0.3, 0.3, 0.2]
-    assert is_above(1.0, -math.inf) and is_above(math.inf, 1e300) and not is_above(-math.inf, -math.inf)
+    assert (
+        is_above(1.0, -math.inf)
+        and is_above(math.inf, 1e300)
+        and not is_above(-math.inf, -math.inf)
+    )
     assert not is_above(math.nan, 1.0) and not is_above(1.0, math.nan)
     assert settle([[1.0], [math.nan], [math.nan]])[0, 0] == 1.0
 
@@ -63,10 +72,15 @@ def test_no_order_scale_or_company_changes_what_ties(seed: int) -> None:
 
 def test_seeds_in_other_parts_tie_with_equal_ones_in_table_and_interval() -> None:
     one, two = (0.1, 0.2, 0.3), (0.2, 0.2, 0.2)
-    assert average_seeds([[one], [two]]).tolist() != [[0.2], [0.2]], "the smallest input that once told them apart"
+    assert average_seeds([[one], [two]]).tolist() != [[0.2], [0.2]], (
+        "the smallest input that once told them apart"
+    )
     table = rank_table([], extra=[*cells("ada", one), *cells("bob", two)])
     spans = rank_score_intervals(
-        {"ada": {"x": np.array([one]).T.repeat(2, 1)}, "bob": {"x": np.array([two]).T.repeat(2, 1)}},
+        {
+            "ada": {"x": np.array([one]).T.repeat(2, 1)},
+            "bob": {"x": np.array([two]).T.repeat(2, 1)},
+        },
         rng=np.random.default_rng(0),
         over="episodes",
     )
@@ -80,7 +94,11 @@ def test_a_score_far_below_ties_no_others() -> None:
     tables = {name: {"x": np.full((3, 4), mean)} for name, mean in zip("abc", means, strict=True)}
     spans = rank_score_intervals(tables, rng=np.random.default_rng(0))
     assert [spans[name].estimate for name in "abc"] == [0.0, 0.5, 1.0]
-    assert [(spans[name].low, spans[name].high) for name in "abc"] == [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)]
+    assert [(spans[name].low, spans[name].high) for name in "abc"] == [
+        (0.0, 0.0),
+        (0.5, 0.5),
+        (1.0, 1.0),
+    ]
 
 
 def test_a_run_of_a_published_rows_score_ranks_with_it() -> None:
@@ -93,7 +111,9 @@ def test_a_run_of_a_published_rows_score_ranks_with_it() -> None:
 
 def test_there_is_no_scale_between_scores_that_tie() -> None:
     up = math.nextafter(0.3, 1.0)
-    found = find_scale({("random", "x"): 0.3, ("ada", "x"): up}, ["x"], {}, own=["random", "ada"], zero="random")
+    found = find_scale(
+        {("random", "x"): 0.3, ("ada", "x"): up}, ["x"], {}, own=["random", "ada"], zero="random"
+    )
     assert found.without == ("x",) and not found.anchors
     runs = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.1, 0.3]])
     assert own_anchors({"ada": {"x": runs}, "bob": {"x": runs[::-1]}}, [])[0] == {}
@@ -119,7 +139,11 @@ def test_marks_wins_chances_profiles_and_new_bests_follow_it() -> None:
 def test_the_rank_tables_text_marks_all_that_tie() -> None:
     found = [*cells("ada", [0.3]), *cells("bob", [TENTH]), *cells("eve", [0.1])]
     rows = render(present_ranks(rank_table([], extra=found)), "terminal").splitlines()
-    assert ["*" in row for row in rows if row.split()[1:2] in (["ada"], ["bob"], ["eve"])] == [True, True, False]
+    assert ["*" in row for row in rows if row.split()[1:2] in (["ada"], ["bob"], ["eve"])] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def drawn(rng: np.random.Generator) -> dict[str, dict[str, Any]]:
@@ -128,7 +152,10 @@ def drawn(rng: np.random.Generator) -> dict[str, dict[str, Any]]:
     benchmarks = [f"b{i}" for i in range(rng.integers(1, 4))]
     return {
         f"e{i}": {
-            name: np.array([rng.permutation(row) for row in rng.choice([0.1, 0.2, 0.3, -0.6], size=(runs, 4))]) * scale
+            name: np.array(
+                [rng.permutation(row) for row in rng.choice([0.1, 0.2, 0.3, -0.6], size=(runs, 4))]
+            )
+            * scale
             for name in benchmarks
         }
         for i, runs in enumerate(rng.integers(1, 5, size=rng.integers(1, 6)))

@@ -41,7 +41,7 @@ def foot(sheet: Table) -> str:
     return "\n".join(sheet.notes)
 
 
-# --- which Episodes are the same ---------------------------------------------------------------------------------
+# --- which Episodes are the same ------------------------------------------------------------------
 
 
 def lay_pools(lay_run: Lay, **pools: PoolConfig) -> None:
@@ -51,7 +51,9 @@ def lay_pools(lay_run: Lay, **pools: PoolConfig) -> None:
 
 
 @pytest.mark.parametrize(("kind", "columns"), [("rank", "rank_score"), ("heldout", "entries")])
-def test_sizes_of_a_pool_leave_its_episodes_as_they_are(lay_run: Lay, tmp_path: Path, kind: str, columns: str) -> None:
+def test_sizes_of_a_pool_leave_its_episodes_as_they_are(
+    lay_run: Lay, tmp_path: Path, kind: str, columns: str
+) -> None:
     lay_pools(lay_run, ada=POOL, bob=replace(POOL, training=128, validation=8))
     rows: Any = "benchmarks" if kind == "heldout" else "entries"
     sheet = table(kind, columns, tmp_path, rows=rows, interval="runs_and_episodes", allow=("pool",))
@@ -60,12 +62,24 @@ def test_sizes_of_a_pool_leave_its_episodes_as_they_are(lay_run: Lay, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seed": 7}, {"policy_seed": "case_plus_one"}, {"kind": "paper"}, {"kind": "paper", "cases": "hash"}]
+    "changes",
+    [
+        {"seed": 7},
+        {"policy_seed": "case_plus_one"},
+        {"kind": "paper"},
+        {"kind": "paper", "cases": "hash"},
+    ],
 )
-def test_what_draws_the_episodes_tells_them_apart(lay_run: Lay, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_what_draws_the_episodes_tells_them_apart(
+    lay_run: Lay, tmp_path: Path, changes: dict[str, Any]
+) -> None:
     lay_pools(lay_run, ada=POOL, bob=replace(POOL, **changes))
     found = find_runs(tmp_path / "outputs")
-    assert unlike_benchmarks(cell_scores(found)) == unlike_benchmarks(load_frames(found).scores()) == ("cartpole",)
+    assert (
+        unlike_benchmarks(cell_scores(found))
+        == unlike_benchmarks(load_frames(found).scores())
+        == ("cartpole",)
+    )
     rank = table("rank", "rank_score", tmp_path, interval="runs_and_episodes", allow=("pool",))
     assert "none are paired and a Run counts as its mean: cartpole." in foot(rank)
     assert overs(rank) <= {"runs"}
@@ -73,7 +87,11 @@ def test_what_draws_the_episodes_tells_them_apart(lay_run: Lay, tmp_path: Path, 
 
 def test_a_cell_keeps_its_own_episodes_whatever_others_met(lay_run: Lay, tmp_path: Path) -> None:
     lay_pools(lay_run, ada=POOL, bob=replace(POOL, seed=7))
-    config: dict[str, Any] = {"rows": "benchmarks", "interval": "runs_and_episodes", "allow": ("pool",)}
+    config: dict[str, Any] = {
+        "rows": "benchmarks",
+        "interval": "runs_and_episodes",
+        "allow": ("pool",),
+    }
     sheet = table("heldout", "entries", tmp_path, **config)
     assert overs(sheet) == {"runs_and_episodes"}
     assert "Other Episodes" not in foot(sheet)
@@ -83,13 +101,16 @@ def test_a_cell_keeps_its_own_episodes_whatever_others_met(lay_run: Lay, tmp_pat
     assert [cell.over for cell in mixed.rows[0]][1:3] == ["runs_and_episodes", "runs"]
 
 
-# --- selection rules ---------------------------------------------------------------------------------------------
+# --- selection rules ------------------------------------------------------------------------------
 
 
 def test_runs_selected_by_two_rules_are_not_one_cell_unasked(lay_run: Lay, tmp_path: Path) -> None:
     lay_run("ada", "cartpole", 0)
     lay_run("ada", "cartpole", 1, selection=LAST)
-    with pytest.raises(RecordError, match=r"mixes selection rules on cartpole: 'validation_mean, .*allow 'selection'"):
+    with pytest.raises(
+        RecordError,
+        match=r"mixes selection rules on cartpole: 'validation_mean, .*allow 'selection'",
+    ):
         table("heldout", "entries", tmp_path, rows="benchmarks")
     allowed = table("heldout", "entries", tmp_path, rows="benchmarks", allow=("selection",))
     assert "Mixes selection rules" in foot(allowed)
@@ -105,31 +126,47 @@ def test_ties_are_part_of_a_rule_that_looks_at_them(lay_run: Lay, tmp_path: Path
         check_comparable(find_runs(tmp_path / "outputs"))
 
 
-def test_regrades_by_several_rules_stand_beside_each_other_and_their_parents(lay_run: Lay, tmp_path: Path) -> None:
+def test_regrades_by_several_rules_stand_beside_each_other_and_their_parents(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_run("ada", "cartpole")
     for rule in ("validation_mean", "last"):
         config = SelectionConfig(rule, "fewer_failures")
-        lay_run("ada", "cartpole", tag=rule, selection=config, axes={"selection": rule}, parent="r" * 64)
+        lay_run(
+            "ada", "cartpole", tag=rule, selection=config, axes={"selection": rule}, parent="r" * 64
+        )
     assert check_comparable(find_runs(tmp_path / "outputs")) == []
     rows = table("selection", "runs selected", tmp_path, rows="cells").rows
-    assert [row[1].value for row in rows] == ["ada", "ada selection=last", "ada selection=validation_mean"]
+    assert [row[1].value for row in rows] == [
+        "ada",
+        "ada selection=last",
+        "ada selection=validation_mean",
+    ]
 
 
 def test_of_a_run_in_a_sweep_over_rules_the_cell_says_which(lay_run: Lay, lay_sweep: Lay) -> None:
     """Both cells are one Run, whose record knows the axes of the first alone."""
     lay_run("ada", "cartpole", axes={"selection": "validation_mean"}, selection=LAST)
-    cell = Cell("runs/cartpole/ada/s0-abc", "ada selection=last", "cartpole", 0, ("agent=ada", "selection=last"))
+    cell = Cell(
+        "runs/cartpole/ada/s0-abc",
+        "ada selection=last",
+        "cartpole",
+        0,
+        ("agent=ada", "selection=last"),
+    )
     (score,) = cell_scores(find_runs(lay_sweep([replace(cell, status="finished")])))
     assert score.axes == {"selection": "last"}
 
 
-# --- beside published rows ---------------------------------------------------------------------------------------
+# --- beside published rows ------------------------------------------------------------------------
 
 PAPER: dict[str, Any] = {
     "pool": PoolConfig("paper", 1024, 16, 32, 0),
     "budget": Budget(128, 128, 128, "exhaust", "all"),
     "selection": SelectionConfig("validation_mean", "latest"),
-    "benchmark": BenchmarkIdentity("acrobot", "f/Acrobot-v1", "a" * 64, "m:f", {}, {"out_of_bounds": "clip"}),
+    "benchmark": BenchmarkIdentity(
+        "acrobot", "f/Acrobot-v1", "a" * 64, "m:f", {}, {"out_of_bounds": "clip"}
+    ),
 }
 
 
@@ -139,7 +176,7 @@ PAPER: dict[str, Any] = {
         ({}, ""),
         ({"pool": PoolConfig("paper", 1024, 16, 64, 0)}, "pool 'paper (files), seed 0, 1024/16/64"),
         ({"pool": PoolConfig("paper", 1024, 16, 32, 0, "hash")}, "pool 'paper (hash)"),
-        ({"budget": Budget(1000, 1128, None, "exhaust", "all")}, "budget '1000 Submissions, 1128 units"),
+        ({"budget": Budget(1000, 1128, None, "exhaust", "all")}, "budget '1000 Submissions, 1128 " "units"),
         ({"budget": Budget(1000, 128, None, "exhaust", "all")}, ""),
         ({"budget": Budget(128, 128, 8, "exhaust", "all")}, "at most 8 each"),
         ({"budget": Budget(128, 128, 128, "exhaust", "named")}, "candidates named"),
@@ -159,24 +196,35 @@ def test_what_is_not_the_papers_is_told_setting_by_setting(
 
 
 @pytest.mark.parametrize(("kind", "column"), [("edits", "synthesis_edits"), ("code", "functions")])
-def test_published_totals_beside_fewer_benchmarks_say_so(lay_run: Lay, tmp_path: Path, kind: str, column: str) -> None:
+def test_published_totals_beside_fewer_benchmarks_say_so(
+    lay_run: Lay, tmp_path: Path, kind: str, column: str
+) -> None:
     lay_run("ada", "acrobot", **PAPER)
     sheet = table(kind, column, tmp_path, published=True, benchmarks=("core16",), missing="exclude")
-    assert "Published rows are over all 16 Benchmarks of Core16, the others over Acrobot-v1 alone." in foot(sheet)
+    assert (
+        "Published rows are over all 16 Benchmarks of Core16, the others over Acrobot-v1 alone."
+        in foot(sheet)
+    )
     assert "complete for all entries." not in foot(sheet)
 
 
-def test_normalized_means_are_over_the_same_benchmarks_in_every_row(lay_run: Lay, tmp_path: Path) -> None:
+def test_normalized_means_are_over_the_same_benchmarks_in_every_row(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     for entry, mean in (("ada", -90.0), ("rnd", -500.0)):
         lay_run(entry, "acrobot", heldout=[mean] * 2, **PAPER)
         lay_run(entry, "cartpole", heldout=[mean] * 2)
-    config: dict[str, Any] = {"published": True, "zero": "rnd", "benchmarks": ("acrobot", "cartpole")}
+    config: dict[str, Any] = {
+        "published": True,
+        "zero": "rnd",
+        "benchmarks": ("acrobot", "cartpole"),
+    }
     sheet = table("normalized", "normalized benchmarks", tmp_path, **config)
     assert {row[2].whole for row in sheet.rows} == {"1"}
     assert "Over the 1 of 2 Benchmarks that are complete for all entries." in foot(sheet)
 
 
-# --- few Runs, and keys ------------------------------------------------------------------------------------------
+# --- few Runs, and keys ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,19 +237,32 @@ def test_a_table_without_episode_intervals_promises_none(
 ) -> None:
     lay_run("ada", "cartpole")
     sheet = table(kind, columns, tmp_path, interval=interval)
-    assert "Fewer than three Runs in the only cell (ada on cartpole: 1): they do not say what" in foot(sheet)
+    assert (
+        "Fewer than three Runs in the only cell (ada on cartpole: 1): they do not say what"
+        in foot(sheet)
+    )
     assert "Episodes only" not in foot(sheet) and "single Episode" not in foot(sheet)
 
 
 @pytest.mark.parametrize(
     ("kind", "column", "changes", "message"),
     [
-        ("rank", "wins", {"by": "demand"}, "by: it is for normalized and edits and code and efficiency; leave it out"),
+        (
+            "rank",
+            "wins",
+            {"by": "demand"},
+            "by: it is for normalized and edits and code and efficiency; leave it out",
+        ),
         ("rank", "wins", {"zero": "ada"}, "zero: it is for normalized; leave it out for rank"),
         ("heldout", "benchmarks", {"one": "published"}, "one: it is for normalized"),
         ("efficiency", "area", {"published": True}, "published: it is for"),
         ("code", "lines", {"seed": 3}, "seed: it is for rank and heldout and normalized"),
-        ("code", "lines", {"interval": "runs_and_episodes"}, "interval: what a code table shows is of Runs"),
+        (
+            "code",
+            "lines",
+            {"interval": "runs_and_episodes"},
+            "interval: what a code table shows is of Runs",
+        ),
     ],
 )
 def test_a_key_that_the_kind_has_no_use_for_is_refused(

@@ -1,4 +1,5 @@
-"""Intervals of several kinds in one table are told apart where the number is, not in the foot alone."""
+"""Intervals of several kinds in one table are told apart where the number is, not in the foot
+alone."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def test_a_table_of_cells_with_few_and_with_enough_runs_marks_which_is_which(
     kinds = {one.kind for row in sheet.rows for one in row if one.kind}
     assert len(kinds) == 3
     told = {
-        note.split("interval ")[1][:-1]: note.split(":")[0] for note in sheet.notes if note.startswith("[low, high]")
+        note.split("interval ")[1][:-1]: note.split(":")[0]
+        for note in sheet.notes
+        if note.startswith("[low, high]")
     }
     assert set(told) == kinds and len(set(told.values())) == 3
     differences, improvements = ([row[place] for row in sheet.rows] for place in (2, 4))

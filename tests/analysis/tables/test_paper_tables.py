@@ -58,7 +58,7 @@ def foot(sheet: Table) -> str:
     return "\n".join(sheet.notes)
 
 
-# --- as published ------------------------------------------------------------------------------------------------
+# --- as published ---------------------------------------------------------------------------------
 
 PUBLISHED = {
     #                   Core16   Box2D    MuJoCo   MiniGrid Driving wins top-2
@@ -77,12 +77,21 @@ def test_the_published_table_to_three_decimals_from_the_sixteen_held_out_scores(
     columns = [texts(sheet, key) for key in keys]
     assert {entry: tuple(column[entry] for column in columns) for entry in PUBLISHED} == PUBLISHED
     assert [row[0].value for row in sheet.rows] == list(PUBLISHED), "best first"
-    assert [cell.value for cell in cells(sheet, "rank_score").values()] == [0.890625, 0.75, 0.53125, 0.359375, 0.109375]
+    assert [cell.value for cell in cells(sheet, "rank_score").values()] == [
+        0.890625,
+        0.75,
+        0.53125,
+        0.359375,
+        0.109375,
+    ]
 
 
 def test_the_published_tables_best_of_each_column_is_marked() -> None:
     sheet = paper_table(shipped("core16"))
-    best = {h.title: [str(r[0].value) for r in sheet.rows if r[i].best] for i, h in enumerate(sheet.columns)}
+    best = {
+        h.title: [str(r[0].value) for r in sheet.rows if r[i].best]
+        for i, h in enumerate(sheet.columns)
+    }
     assert best["rank score"] == ["GPT-5.5"]
     assert best["MiniGrid"] == ["Claude Opus 4.7"]
     assert best["Robotics/Driving"] == ["GPT-5.5"]
@@ -93,7 +102,13 @@ def test_the_entry_set_and_the_published_rows_conditions_stand_below(name: str) 
     sheet = paper_table(shipped(name))
     assert f"Entries the ranks are among: {', '.join(ENTRIES)}." in foot(sheet)
     assert "N = 5" in foot(sheet)
-    for word in ("one Run a cell", "not isolated", "32 held-out cases", "other cases than the agents'", "2607.02440"):
+    for word in (
+        "one Run a cell",
+        "not isolated",
+        "32 held-out cases",
+        "other cases than the agents'",
+        "2607.02440",
+    ):
         assert word in foot(sheet)
     assert all(row[0].whole.endswith("‡") for row in sheet.rows)
 
@@ -125,7 +140,9 @@ def test_normalized_scores_come_out_as_published() -> None:
             assert expected["DeepSeek-V4-Pro"] == 0.029
             expected["DeepSeek-V4-Pro"] = 0.028
             assert math.isclose(
-                float(cells(sheet, "normalized synthesis")["DeepSeek-V4-Pro"].value or 0), 0.0285, abs_tol=5e-5
+                float(cells(sheet, "normalized synthesis")["DeepSeek-V4-Pro"].value or 0),
+                0.0285,
+                abs_tol=5e-5,
             )
         assert {agent: found[agent] for agent in AGENTS} == expected
         assert found["uniform random"] == 0.0
@@ -136,7 +153,9 @@ def test_edits_come_out_as_published_and_their_rates_have_wilsons_intervals() ->
     assert list(texts(sheet, "synthesis_edits synthesis").items()) == list(
         zip(AGENTS, ["37", "31", "39", "132"], strict=True)
     )
-    rates = {agent: text.split(" %")[0] for agent, text in texts(sheet, "synthesis_hits tuning").items()}
+    rates = {
+        agent: text.split(" %")[0] for agent, text in texts(sheet, "synthesis_hits tuning").items()
+    }
     assert rates == dict(zip(AGENTS, ["38", "26", "25", "30"], strict=True))
     # Wilson, 15 of 37: (0.4054 + 0.0519 -+ 1.96 sqrt(0.4054 x 0.5946 / 37 + 0.0519 / 74)) / 1.1038
     assert texts(sheet, "synthesis_hits synthesis")["GPT-5.5"] == "41 % [26, 57]"
@@ -147,7 +166,9 @@ def test_every_published_rate_is_that_of_exactly_one_number_of_hits() -> None:
     for facts in EDITS.values():
         for one in facts.values():
             if one.percent is not None:
-                fitting_hits = [n for n in range(one.edits + 1) if round(100 * n / one.edits) == one.percent]
+                fitting_hits = [
+                    n for n in range(one.edits + 1) if round(100 * n / one.edits) == one.percent
+                ]
                 assert fitting_hits == [one.hits]
 
 
@@ -158,7 +179,9 @@ def test_the_code_of_the_selected_bundles_is_as_published() -> None:
     assert [row[f"{name} synthesis"] for name in names] == ["19.0", "77.0", "16.8", "7.6", "26.0"]
     assert [row[f"{name} tuning"] for name in names] == ["6.5", "4.5", "0.5", "1.7", "8.2"]
     together = paper_table(shipped("code", by="all"))
-    assert cells(together, "functions")["GPT-5.5"].value == pytest.approx((5 * 30.2 + 11 * 8.5) / 16)
+    assert cells(together, "functions")["GPT-5.5"].value == pytest.approx(
+        (5 * 30.2 + 11 * 8.5) / 16
+    )
 
 
 @pytest.mark.parametrize("name", ["efficiency", "selection"])
@@ -167,7 +190,7 @@ def test_what_the_paper_does_not_have_needs_runs(name: str) -> None:
         paper_table(shipped(name))
 
 
-# --- a person's own rows -----------------------------------------------------------------------------------------
+# --- a person's own rows --------------------------------------------------------------------------
 
 
 def lay_all(
@@ -181,7 +204,9 @@ def lay_all(
     ids = {slug: id_ for id_, slug in SLUGS.items()}
     for entry, mean in entries.items():
         for slug in slugs:
-            identity = BenchmarkIdentity(slug, f"family/{ids.get(slug, 'Other-v0')}", slug.ljust(64, "d"), "m:f", {})
+            identity = BenchmarkIdentity(
+                slug, f"family/{ids.get(slug, 'Other-v0')}", slug.ljust(64, "d"), "m:f", {}
+            )
             for seed in seeds:
                 heldout = [mean + spread * (seed - 1), mean + spread * (seed - 1) + spread]
                 lay_run(entry, slug, seed, heldout=heldout, benchmark=identity)
@@ -191,12 +216,15 @@ def own(tmp_path: Path) -> Any:
     return load_frames(find_runs(tmp_path / "outputs"))
 
 
-def test_own_rows_stand_among_the_published_ones_and_all_are_ranked_anew(lay_run: Lay, tmp_path: Path) -> None:
+def test_own_rows_stand_among_the_published_ones_and_all_are_ranked_anew(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_all(lay_run, {"ada": 1e6})
     sheet = paper_table(shipped("core16"), own(tmp_path))
     assert texts(sheet, "rank_score")["ada"] == "1.000"
     assert texts(sheet, "wins") == {"ada": "16", **dict.fromkeys(ENTRIES, "0")}
-    # GPT-5.5 wins nothing now: of N = 6 it is second where it was first (9) and third where second (7).
+    # GPT-5.5 wins nothing now: of N = 6 it is second where it was first (9) and third where second
+    # (7).
     assert cells(sheet, "rank_score")["GPT-5.5"].value == pytest.approx((9 * 0.8 + 7 * 0.6) / 16)
     assert "N = 6" in foot(sheet)
     assert "ada, GPT-5.5" in foot(sheet)
@@ -213,7 +241,10 @@ def test_a_person_entry_that_has_a_published_name_keeps_it(lay_run: Lay, tmp_pat
 
 def test_missing_cells_are_refused_excluded_or_ranked_worst(lay_run: Lay, tmp_path: Path) -> None:
     lay_all(lay_run, {"ada": 1e6}, ["acrobot", "reacher"])
-    with pytest.raises(RecordError, match=r"14 cells have no valid result \(ada on .*missing to 'exclude' or 'worst'"):
+    with pytest.raises(
+        RecordError,
+        match=r"14 cells have no valid result \(ada on .*missing to 'exclude' or 'worst'",
+    ):
         paper_table(shipped("core16"), own(tmp_path))
     excluded = paper_table(shipped("core16", missing="exclude"), own(tmp_path))
     assert "Ranks over 2 of 16 Benchmarks complete for all entries" in foot(excluded)
@@ -223,7 +254,9 @@ def test_missing_cells_are_refused_excluded_or_ranked_worst(lay_run: Lay, tmp_pa
     assert "Missing cells rank last" in foot(worst)
 
 
-def test_means_over_groups_leave_out_what_is_not_complete_for_all(lay_run: Lay, tmp_path: Path) -> None:
+def test_means_over_groups_leave_out_what_is_not_complete_for_all(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_all(lay_run, {"ada": -84.6875}, ["acrobot", "reacher"])
     lay_all(lay_run, {"bob": -300.0}, ["acrobot"])
     with pytest.raises(RecordError, match="missing=exclude"):
@@ -232,13 +265,17 @@ def test_means_over_groups_leave_out_what_is_not_complete_for_all(lay_run: Lay, 
     assert "Over the 1 of 16 Benchmarks" in foot(sheet)
     found = texts(sheet, "normalized tuning")
     assert (found["ada"], found["GPT-5.5"]) == ("1.000", "1.000")
-    assert cells(sheet, "normalized tuning")["bob"].value == pytest.approx((499.15625 - 300) / (499.15625 - 84.6875))
+    assert cells(sheet, "normalized tuning")["bob"].value == pytest.approx(
+        (499.15625 - 300) / (499.15625 - 84.6875)
+    )
 
 
 def test_a_fixed_anchor_does_not_move_with_who_takes_part(lay_run: Lay, tmp_path: Path) -> None:
     lay_all(lay_run, {"ada": 1e6}, seeds=(0,))
     moved = texts(paper_table(shipped("normalized"), own(tmp_path)), "normalized synthesis")
-    fixed = texts(paper_table(shipped("normalized", one="published"), own(tmp_path)), "normalized synthesis")
+    fixed = texts(
+        paper_table(shipped("normalized", one="published"), own(tmp_path)), "normalized synthesis"
+    )
     assert float(moved["GPT-5.5"]) < 0.01
     assert (fixed["GPT-5.5"], fixed["ada"]) == ("0.985", "1.000")
 
@@ -273,7 +310,9 @@ def test_fewer_than_three_runs_give_episode_intervals_named_as_such_and_the_poin
     assert "interval over Runs" in foot(efficiency)
 
 
-def test_the_foot_names_the_cells_that_keep_an_entry_from_an_interval(lay_run: Lay, tmp_path: Path) -> None:
+def test_the_foot_names_the_cells_that_keep_an_entry_from_an_interval(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_all(lay_run, {"ada": -88.0, "bob": -90.0}, ["acrobot"], spread=6.0)
     lay_all(lay_run, {"cy": -89.0}, ["acrobot"], seeds=(0,))
     config = {"published": False, "benchmarks": [], "missing": "exclude"}
@@ -285,31 +324,39 @@ def test_the_foot_names_the_cells_that_keep_an_entry_from_an_interval(lay_run: L
     assert "Episodes only" not in foot(sheet)
 
 
-def test_rank_intervals_are_of_own_rows_and_hold_the_published_ones(lay_run: Lay, tmp_path: Path) -> None:
+def test_rank_intervals_are_of_own_rows_and_hold_the_published_ones(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_all(lay_run, {"ada": -88.0, "bob": -300.0}, ["acrobot"], spread=6.0)
     sheet = paper_table(shipped("rank", missing="exclude"), own(tmp_path))
     found = cells(sheet, "rank_score")
     ada = found["ada"]
     assert isinstance(ada.value, float) and ada.low is not None and ada.high is not None
     assert ada.low <= ada.value <= ada.high and ada.low < ada.high
-    assert (found["bob"].low, found["bob"].high) == (found["bob"].value,) * 2, "nothing near it could change its rank"
+    assert (found["bob"].low, found["bob"].high) == (found["bob"].value,) * 2, (
+        "nothing near it could change its rank"
+    )
     assert found["GPT-5.5"].low is None
     assert "Published rows have no intervals" in foot(sheet)
     assert "crossed bootstrap" in foot(sheet)
-    assert sheet == paper_table(shipped("rank", missing="exclude"), own(tmp_path)), "the seed decides"
+    assert sheet == paper_table(shipped("rank", missing="exclude"), own(tmp_path)), (
+        "the seed decides"
+    )
 
 
 def test_a_median_is_not_taken_for_a_rank(lay_run: Lay, tmp_path: Path) -> None:
     for seed, score in enumerate((1.0, 2.0, 9.0)):
         lay_run("ada", "cartpole", seed, heldout=[score] * 2)
     config = {"published": False, "benchmarks": []}
-    sheet = paper_table(shipped("heldout", **config, statistic="median", interval="none"), own(tmp_path))
+    sheet = paper_table(
+        shipped("heldout", **config, statistic="median", interval="none"), own(tmp_path)
+    )
     assert cells(sheet, "ada")["cartpole"].value == 2.0
     with pytest.raises(ConfigError, match="statistic"):
         shipped("rank", statistic="median")
 
 
-# --- what happened in Runs ---------------------------------------------------------------------------------------
+# --- what happened in Runs ------------------------------------------------------------------------
 
 FIRST = "def act(o):\n    return 1\n"
 TUNED = "def act(o):\n    return 2\n"
@@ -317,8 +364,20 @@ GROWN = "def act(o):\n    if o:\n        return 2\n    return 3\n"
 
 
 def made(*sent: Sent, selected: int = 1, **facts: Any) -> Made:
-    status = {"status": "done", "axes": {}, "benchmark_id": "f/CartPole-v1", "suite": "", "reason": ""}
-    conditions = {"isolation": "landlock", "parameters": "p", "pool": "pool", "budget": "budget", "wall_seconds": 7.0}
+    status = {
+        "status": "done",
+        "axes": {},
+        "benchmark_id": "f/CartPole-v1",
+        "suite": "",
+        "reason": "",
+    }
+    conditions = {
+        "isolation": "landlock",
+        "parameters": "p",
+        "pool": "pool",
+        "budget": "budget",
+        "wall_seconds": 7.0,
+    }
     return Made(sent, selected=selected, facts={**status, **conditions, **facts})
 
 
@@ -343,7 +402,15 @@ def test_edits_of_own_runs_are_counted_with_their_hits() -> None:
         "retests",
     ]
     sheet = paper_table(shipped("edits", **OWN, columns=columns, interval="none"), frames(WORKED))
-    assert [texts(sheet, key)["ada"] for key in columns] == ["1", "1", "0 %", "1", "100 %", "1", "0"]
+    assert [texts(sheet, key)["ada"] for key in columns] == [
+        "1",
+        "1",
+        "0 %",
+        "1",
+        "100 %",
+        "1",
+        "0",
+    ]
 
 
 def test_code_of_own_runs_is_of_the_selected_program() -> None:
@@ -360,7 +427,9 @@ def test_selection_stands_beside_the_last_the_best_in_training_and_in_hindsight(
     assert "regrade" not in foot(sheet)
 
 
-def test_selection_says_where_the_best_in_hindsight_was_not_measured(lay_run: Lay, tmp_path: Path) -> None:
+def test_selection_says_where_the_best_in_hindsight_was_not_measured(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_run("ada", "cartpole")
     sheet = paper_table(shipped("selection"), own(tmp_path))
     assert texts(sheet, "best") == {"ada": "–"}
@@ -369,27 +438,40 @@ def test_selection_says_where_the_best_in_hindsight_was_not_measured(lay_run: La
 
 def test_efficiency_tells_what_was_used_and_when_the_best_came() -> None:
     sheet = paper_table(shipped("efficiency"), frames(WORKED))
-    assert [cells(sheet, key)["ada"].value for key in ("submissions", "units_to_best")] == [0.0, 4.0]
+    assert [cells(sheet, key)["ada"].value for key in ("submissions", "units_to_best")] == [
+        0.0,
+        4.0,
+    ]
     assert cells(sheet, "area")["ada"].value == pytest.approx((0 * 4 + 16) / 20)
 
 
-def test_a_cost_that_is_estimated_is_marked_and_the_foot_says_so(lay_run: Lay, tmp_path: Path) -> None:
+def test_a_cost_that_is_estimated_is_marked_and_the_foot_says_so(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_run("ada", "cartpole", usage={"cost_usd": 2.0, "cost_is_estimate": True})
     lay_run("bob", "cartpole", usage={"cost_usd": 3.0, "cost_is_estimate": False})
     sheet = paper_table(shipped("efficiency", columns=["cost_usd", "output_tokens"]), own(tmp_path))
     assert texts(sheet, "cost_usd") == {"ada": "≈2", "bob": "3"}
     assert "≈ marks a cost that is estimated" in foot(sheet)
-    assert "≈" not in foot(paper_table(shipped("efficiency", columns=["output_tokens"]), own(tmp_path)))
+    assert "≈" not in foot(
+        paper_table(shipped("efficiency", columns=["output_tokens"]), own(tmp_path))
+    )
 
 
-def test_tokens_that_are_estimated_are_marked_and_the_foot_says_so(lay_run: Lay, tmp_path: Path) -> None:
+def test_tokens_that_are_estimated_are_marked_and_the_foot_says_so(
+    lay_run: Lay, tmp_path: Path
+) -> None:
     lay_run("ada", "cartpole", usage={"output_tokens": 20, "tokens_are_estimate": True})
     lay_run("bob", "cartpole", usage={"output_tokens": 30, "tokens_are_estimate": False})
-    sheet = paper_table(shipped("efficiency", columns=["input_tokens", "output_tokens"]), own(tmp_path))
+    sheet = paper_table(
+        shipped("efficiency", columns=["input_tokens", "output_tokens"]), own(tmp_path)
+    )
     assert texts(sheet, "output_tokens") == {"ada": "≈20", "bob": "30"}
     assert texts(sheet, "input_tokens")["ada"] == "–"
     assert "≈ marks tokens that are estimated" in foot(sheet)
-    assert "≈" not in foot(paper_table(shipped("efficiency", columns=["input_tokens"]), own(tmp_path)))
+    assert "≈" not in foot(
+        paper_table(shipped("efficiency", columns=["input_tokens"]), own(tmp_path))
+    )
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -397,8 +479,12 @@ def test_every_shipped_table_is_made_of_a_small_sweep_in_every_format(
     name: str, lay_run: Lay, lay_sweep: Callable[..., Path], plan: Callable[..., Any]
 ) -> None:
     lay_all(lay_run, {"ada": -90.0, "bob": -100.0}, ["acrobot", "reacher"], spread=2.0)
-    folder = lay_sweep([plan(e, b, s) for e in ("ada", "bob") for b in ("acrobot", "reacher") for s in range(3)])
-    sheet = paper_table(shipped(name, missing="exclude"), load_frames(find_runs(folder)), name=f"paper/{name}")
+    folder = lay_sweep(
+        [plan(e, b, s) for e in ("ada", "bob") for b in ("acrobot", "reacher") for s in range(3)]
+    )
+    sheet = paper_table(
+        shipped(name, missing="exclude"), load_frames(find_runs(folder)), name=f"paper/{name}"
+    )
     for form in FORMATS:
         text = render(sheet, form)
         assert text.endswith("\n")
@@ -409,12 +495,16 @@ def test_every_shipped_table_is_made_of_a_small_sweep_in_every_format(
     } or name == "selection"
 
 
-# --- formats -----------------------------------------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------------------
 
 
 def hostile() -> Table:
     worse = replace(WORKED, entry=HOSTILE)
-    return paper_table(shipped("heldout", **OWN, rows="entries", columns=["benchmarks"]), frames(worse), name="a b/c_d")
+    return paper_table(
+        shipped("heldout", **OWN, rows="entries", columns=["benchmarks"]),
+        frames(worse),
+        name="a b/c_d",
+    )
 
 
 def braces(text: str) -> int:
@@ -451,7 +541,10 @@ def test_no_label_escapes_in_latex() -> None:
     text = render(hostile(), "latex")
     assert braces(text) == 0
     assert "\\input" not in text
-    assert r"\textbackslash{}input\{/etc/passwd\}\$\&\#\_\textasciicircum{}\textasciitilde{}\%\{\}" in text
+    assert (
+        r"\textbackslash{}input\{/etc/passwd\}\$\&\#\_\textasciicircum{}\textasciitilde{}\%\{\}"
+        in text
+    )
     assert r"\label{tab:a-b-c-d}" in text
     assert escape_latex("a--b ''c''") == "a-{}-b '{}'c'{}'"
 
@@ -469,11 +562,15 @@ def test_csv_reads_back_to_the_last_digit() -> None:
 
 def test_csv_has_an_intervals_bounds_in_columns_of_their_own(lay_run: Lay, tmp_path: Path) -> None:
     lay_all(lay_run, {"ada": -90.0}, ["acrobot"], spread=2.0)
-    text = render(paper_table(shipped("heldout", published=False, benchmarks=[]), own(tmp_path)), "csv")
+    text = render(
+        paper_table(shipped("heldout", published=False, benchmarks=[]), own(tmp_path)), "csv"
+    )
     (row,) = csv.DictReader(io.StringIO(text))
     assert float(row["ada low"]) < float(row["ada"]) < float(row["ada high"])
     assert row["ada over"] == "runs_and_episodes"
-    assert "=cmd" not in [field[:4] for line in csv.reader(io.StringIO(render(hostile(), "csv"))) for field in line]
+    assert "=cmd" not in [
+        field[:4] for line in csv.reader(io.StringIO(render(hostile(), "csv"))) for field in line
+    ]
 
 
 class Page(HTMLParser):
@@ -500,7 +597,11 @@ def test_html_is_one_page_with_caption_and_scopes(name: str) -> None:
     names = [tag for tag, _ in page.tags]
     assert names.count("caption") == 1 and names.count("table") == 1
     assert not {"script", "link", "img"} & set(names)
-    assert all(attributes.get("scope") in ("col", "row", "colgroup") for tag, attributes in page.tags if tag == "th")
+    assert all(
+        attributes.get("scope") in ("col", "row", "colgroup")
+        for tag, attributes in page.tags
+        if tag == "th"
+    )
     described = [attributes["aria-describedby"] for tag, attributes in page.tags if tag == "table"]
     assert described == [attributes["id"] for tag, attributes in page.tags if tag == "ul"]
     assert "http" not in text.replace("http://www.w3.org", "")
@@ -522,7 +623,7 @@ def test_plain_text_stays_within_the_width(name: str, width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-# --- numbers and configs -----------------------------------------------------------------------------------------
+# --- numbers and configs --------------------------------------------------------------------------
 
 
 def test_numbers_are_rounded_half_to_even_by_their_decimal_digits() -> None:
@@ -531,7 +632,9 @@ def test_numbers_are_rounded_half_to_even_by_their_decimal_digits() -> None:
     ]  # fmt: skip
     assert rounded(2.5, 0) == "2"
     assert number(math.nan, 3) == number(None, 3) == Cell()
-    assert [fitting(values) for values in ([1.234, 2.0], [500.0, 20.0], [1234.5], [1e9], [0.001])] == [
+    assert [
+        fitting(values) for values in ([1.234, 2.0], [500.0, 20.0], [1234.5], [1e9], [0.001])
+    ] == [
         3,
         0,
         0,
@@ -544,7 +647,10 @@ def test_numbers_are_rounded_half_to_even_by_their_decimal_digits() -> None:
     ("changes", "message"),
     [
         ({"colums": []}, "there is no key 'colums'. Did you mean 'columns'?"),
-        ({"columns": "rank_scores"}, "columns: there is no 'rank_scores'. Did you mean 'rank_score'?"),
+        (
+            {"columns": "rank_scores"},
+            "columns: there is no 'rank_scores'. Did you mean 'rank_score'?",
+        ),
         ({"kind": "ranks"}, "kind: there is no 'ranks'. Did you mean 'rank'?"),
         ({"missing": "exlude"}, "missing: there is no 'exlude'. Did you mean 'exclude'?"),
         ({"format": "tex"}, "format: there is no 'tex'."),
@@ -560,7 +666,9 @@ def test_numbers_are_rounded_half_to_even_by_their_decimal_digits() -> None:
         ({"replicates": 3}, "replicates: 100 or more"),
     ],
 )
-def test_a_config_that_cannot_be_is_refused_with_the_near_name(changes: dict[str, Any], message: str) -> None:
+def test_a_config_that_cannot_be_is_refused_with_the_near_name(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         shipped("core16", **changes)
     assert message in str(caught.value)
@@ -581,7 +689,9 @@ def test_a_shipped_table_names_every_key_and_every_column_it_could_have(name: st
     values = yaml.safe_load(path.read_text())
     others = {key for key, kinds in BELONGS.items() if values["kind"] not in kinds}
     assert set(values) == set(TableConfig.__dataclass_fields__) - others
-    comment = " ".join(line.strip("# ") for line in path.read_text().splitlines() if line.startswith("#"))
+    comment = " ".join(
+        line.strip("# ") for line in path.read_text().splitlines() if line.startswith("#")
+    )
     assert ", ".join(COLUMNS[values["kind"]]) in comment
 
 
@@ -589,7 +699,13 @@ def test_runs_of_other_episodes_are_not_paired(lay_run: Lay, tmp_path: Path) -> 
     for entry, pool_seed in (("ada", 0), ("bob", 7)):
         for seed in range(3):
             scores = [1.0 + seed, 9.0 + seed]
-            lay_run(entry, "cartpole", seed, heldout=scores, pool=PoolConfig("derived", 16, 4, 2, pool_seed))
+            lay_run(
+                entry,
+                "cartpole",
+                seed,
+                heldout=scores,
+                pool=PoolConfig("derived", 16, 4, 2, pool_seed),
+            )
     found = own(tmp_path)
     with pytest.raises(RecordError, match="mixes pools"):
         paper_table(shipped("heldout", published=False, benchmarks=[]), found)

@@ -31,7 +31,11 @@ def notes(table: object) -> str:
 
 def test_a_worked_table(lay_run: Lay, outputs: Path) -> None:
     # cartpole: ada (4 + 6) / 2 = 5, bob 5 (a tie), eve 1; pendulum: eve 3, bob 2, ada 1.
-    for name, cartpole, pendulum in (("ada", (4, 6), (1, 1)), ("bob", (5, 5), (2, 2)), ("eve", (1, 1), (3, 3))):
+    for name, cartpole, pendulum in (
+        ("ada", (4, 6), (1, 1)),
+        ("bob", (5, 5), (2, 2)),
+        ("eve", (1, 1), (3, 3)),
+    ):
         for seed in (0, 1):
             lay_run(name, "cartpole", seed, heldout=[cartpole[seed]] * 2)
             lay_run(name, "pendulum", seed, heldout=[pendulum[seed]] * 2)
@@ -43,14 +47,22 @@ def test_a_worked_table(lay_run: Lay, outputs: Path) -> None:
         ("eve", 2, 0.5, 1, 1),
     ]
     ada = table.cells["ada", "cartpole"]
-    assert (ada.mean, ada.standard_error, ada.error_over, ada.rank, ada.rank_score) == (5.0, 1.0, "seeds", 1, 1.0)
+    assert (ada.mean, ada.standard_error, ada.error_over, ada.rank, ada.rank_score) == (
+        5.0,
+        1.0,
+        "seeds",
+        1,
+        1.0,
+    )
     assert table.benchmarks == table.ranked == ("cartpole", "pendulum")
     assert table.entries[0].heldout == {"cartpole": 5.0, "pendulum": 2.0}
     assert "over 2 Benchmarks; N = 3" in notes(table)
     assert "over 2 seeds (fewer than three" in notes(table)
 
 
-def test_one_seed_shows_the_error_over_its_episodes_named_as_such(lay_run: Lay, outputs: Path) -> None:
+def test_one_seed_shows_the_error_over_its_episodes_named_as_such(
+    lay_run: Lay, outputs: Path
+) -> None:
     lay_run("ada", "cartpole", heldout=[1.0, 3.0])
     table = rank_table(find_runs(outputs))
     cell = table.cells["ada", "cartpole"]
@@ -60,8 +72,22 @@ def test_one_seed_shows_the_error_over_its_episodes_named_as_such(lay_run: Lay, 
 
 
 def test_totals_cover_every_run_that_has_begun(lay_run: Lay, outputs: Path) -> None:
-    lay_run("ada", "cartpole", 0, heldout=[1.0, 3.0], failed=1, usage={"output_tokens": 10, "cost_is_estimate": True})
-    lay_run("ada", "cartpole", 1, valid=False, reasons=["provider"], usage={"output_tokens": 5, "cost_usd": None})
+    lay_run(
+        "ada",
+        "cartpole",
+        0,
+        heldout=[1.0, 3.0],
+        failed=1,
+        usage={"output_tokens": 10, "cost_is_estimate": True},
+    )
+    lay_run(
+        "ada",
+        "cartpole",
+        1,
+        valid=False,
+        reasons=["provider"],
+        usage={"output_tokens": 5, "cost_usd": None},
+    )
     (row,) = rank_table(find_runs(outputs)).entries
 
     assert (row.cells_done, row.cells_total, row.failures) == (1, 2, 1)
@@ -72,11 +98,17 @@ def test_totals_cover_every_run_that_has_begun(lay_run: Lay, outputs: Path) -> N
 
 def sweep_of_three(lay_sweep: Lay, plan: Plan, **status: str) -> Path:
     return lay_sweep(
-        [plan(n, b, 0, status.get(n, "finished")) for n in ("ada", "bob") for b in ("acrobot", "cartpole", "pendulum")]
+        [
+            plan(n, b, 0, status.get(n, "finished"))
+            for n in ("ada", "bob")
+            for b in ("acrobot", "cartpole", "pendulum")
+        ]
     )
 
 
-def test_a_running_sweep_ranks_over_what_is_complete_and_says_so(lay_run: Lay, lay_sweep: Lay, plan: Plan) -> None:
+def test_a_running_sweep_ranks_over_what_is_complete_and_says_so(
+    lay_run: Lay, lay_sweep: Lay, plan: Plan
+) -> None:
     for name, score in (("ada", 1.0), ("bob", 2.0)):
         lay_run(name, "acrobot", heldout=[score])
         lay_run(name, "cartpole", heldout=[score])
@@ -84,16 +116,23 @@ def test_a_running_sweep_ranks_over_what_is_complete_and_says_so(lay_run: Lay, l
     table = rank_table(find_runs(sweep_of_three(lay_sweep, plan, bob="pending")))
 
     assert table.ranked == ("acrobot", "cartpole")
-    assert [(r.entry, r.rank_score, r.benchmarks, r.cells_done, r.cells_total) for r in table.entries] == [
+    assert [
+        (r.entry, r.rank_score, r.benchmarks, r.cells_done, r.cells_total) for r in table.entries
+    ] == [
         ("bob", 1.0, 2, 2, 3),
         ("ada", 0.0, 2, 3, 3),
     ]
     assert table.cells["ada", "pendulum"].rank is None
-    assert "Ranks over 2 of 3 Benchmarks complete for all entries; not pendulum (bob 0/1)." in table.notes
+    assert (
+        "Ranks over 2 of 3 Benchmarks complete for all entries; not pendulum (bob 0/1)."
+        in table.notes
+    )
     assert "Still to come: 1 of 6 cells." in table.notes
 
 
-def test_before_any_benchmark_is_complete_there_is_no_rank_score(lay_run: Lay, lay_sweep: Lay, plan: Plan) -> None:
+def test_before_any_benchmark_is_complete_there_is_no_rank_score(
+    lay_run: Lay, lay_sweep: Lay, plan: Plan
+) -> None:
     lay_run("ada", "acrobot")
     ranks = entry_ranks(find_runs(sweep_of_three(lay_sweep, plan, ada="pending", bob="pending")))
 
@@ -113,7 +152,9 @@ def test_entry_ranks_take_plain_runs_and_a_plan(lay_run: Lay, plan: Plan) -> Non
     assert entry_ranks([]) == {}
 
 
-def test_a_benchmark_with_one_seed_missing_is_not_complete(lay_run: Lay, lay_sweep: Lay, plan: Plan) -> None:
+def test_a_benchmark_with_one_seed_missing_is_not_complete(
+    lay_run: Lay, lay_sweep: Lay, plan: Plan
+) -> None:
     lay_run("ada", "cartpole", 0)
     lay_run("ada", "cartpole", 1)
     lay_run("bob", "cartpole", 0)
@@ -126,8 +167,12 @@ def test_a_benchmark_with_one_seed_missing_is_not_complete(lay_run: Lay, lay_swe
     assert "0 of 1 Benchmarks complete for all entries (cartpole (bob 1/2))" in notes(table)
     assert "Cells that failed: bob on cartpole, seed 1 (disk full)." in table.notes
     assert rank_table(found, missing="worst").entries[0].entry == "ada"
-    assert "Missing cells rank last: cartpole (bob 1/2)." in rank_table(found, missing="worst").notes
-    with pytest.raises(RecordError, match=r"1 cells have no valid result \(bob on cartpole, seed 1\)"):
+    assert (
+        "Missing cells rank last: cartpole (bob 1/2)." in rank_table(found, missing="worst").notes
+    )
+    with pytest.raises(
+        RecordError, match=r"1 cells have no valid result \(bob on cartpole, seed 1\)"
+    ):
         rank_table(found, missing="refuse")
 
 
@@ -136,15 +181,25 @@ def test_an_entry_that_failed_everywhere_does_not_stop_the_others_ranks(
 ) -> None:
     lay_run("ada", "cartpole", heldout=[1.0])
     lay_run("bob", "cartpole", heldout=[2.0])
-    cells = [plan("ada", "cartpole"), plan("bob", "cartpole"), plan("eve", "cartpole", 0, "failed", "no CLI")]
+    cells = [
+        plan("ada", "cartpole"),
+        plan("bob", "cartpole"),
+        plan("eve", "cartpole", 0, "failed", "no CLI"),
+    ]
     table = rank_table(find_runs(lay_sweep(cells)))
 
-    assert [(r.entry, r.rank_score) for r in table.entries] == [("bob", 1.0), ("ada", 0.0), ("eve", None)]
+    assert [(r.entry, r.rank_score) for r in table.entries] == [
+        ("bob", 1.0),
+        ("ada", 0.0),
+        ("eve", None),
+    ]
     assert "eve is left out of the ranks: none of its 1 cells has a valid result." in table.notes
     assert "N = 2" in notes(table)
 
 
-def test_invalid_and_unreadable_runs_are_left_out_and_named(lay_run: Lay, lay_sweep: Lay, plan: Plan) -> None:
+def test_invalid_and_unreadable_runs_are_left_out_and_named(
+    lay_run: Lay, lay_sweep: Lay, plan: Plan
+) -> None:
     lay_run("ada", "cartpole", heldout=[1.0])
     lay_run("bob", "cartpole", heldout=[9.0], valid=False, reasons=["provider"])
     (lay_run("eve", "cartpole") / "record.json").write_text("{")
@@ -161,7 +216,8 @@ def test_a_fault_is_told_with_what_was_said_of_it() -> None:
     fault = "open_network, engine_fault: Episode 0: environment fault: the reward nan, found"
     said = _reason(CellScore("ada", "cartpole", 0, "invalid", reason=fault))
     assert said.endswith(
-        "network, a Submission met an engine fault: Episode 0: environment fault: the reward nan, found"
+        "network, a Submission met an engine fault: Episode 0: environment fault: the reward nan, "
+        "found"
     )
 
 
@@ -170,7 +226,10 @@ def test_a_run_that_published_nothing_counts_and_is_flagged(lay_run: Lay, output
     table = rank_table(find_runs(outputs))
 
     assert table.entries[0].rank_score == 1.0
-    assert "ada on cartpole, seed 0 (nothing was published: the initial Program was measured)" in notes(table)
+    assert (
+        "ada on cartpole, seed 0 (nothing was published: the initial Program was measured)"
+        in notes(table)
+    )
 
 
 def test_an_agent_with_the_machines_own_network_is_marked(lay_run: Lay, outputs: Path) -> None:
@@ -178,7 +237,10 @@ def test_an_agent_with_the_machines_own_network_is_marked(lay_run: Lay, outputs:
     lay_run("bob", "cartpole", agent_network="proxy")
     table = rank_table(find_runs(outputs))
 
-    assert "To be known: ada on cartpole, seed 0 (its agent had the machine's own network)." in table.notes
+    assert (
+        "To be known: ada on cartpole, seed 0 (its agent had the machine's own network)."
+        in table.notes
+    )
 
 
 def test_a_never_planned_cell_is_refused_by_name(lay_run: Lay, outputs: Path) -> None:
@@ -208,7 +270,9 @@ def test_allowed_duplicates_are_averaged(lay_run: Lay, outputs: Path) -> None:
 
 
 def test_the_published_rows_make_the_published_table() -> None:
-    table = rank_table([], missing="refuse", groups=FAMILIES, extra=published_scores(), notes=[NOTE])
+    table = rank_table(
+        [], missing="refuse", groups=FAMILIES, extra=published_scores(), notes=[NOTE]
+    )
 
     assert [(r.entry, r.rank_score, r.wins, r.top2) for r in table.entries] == [
         ("GPT-5.5", 0.890625, 9, 16),
@@ -225,7 +289,9 @@ def test_the_published_rows_make_the_published_table() -> None:
 def test_own_runs_stand_among_the_published_rows(lay_run: Lay, outputs: Path) -> None:
     benchmark = BenchmarkIdentity("half_cheetah", "mujoco/HalfCheetah-v5", "d" * 64, "m:f", {})
     lay_run("ada", "half_cheetah", heldout=[700.0, 702.0], benchmark=benchmark)
-    table = rank_table(find_runs(outputs), groups=FAMILIES, extra=published_scores(["GPT-5.5", "MiniMax-M3"]))
+    table = rank_table(
+        find_runs(outputs), groups=FAMILIES, extra=published_scores(["GPT-5.5", "MiniMax-M3"])
+    )
 
     assert table.ranked == ("half_cheetah",)
     assert [r.entry for r in table.entries] == ["ada", "MiniMax-M3", "GPT-5.5"]
@@ -249,7 +315,9 @@ def test_two_equal_sets_of_runs_give_equal_tables(lay_run: Lay, tmp_path: Path) 
     for place in ("one", "two"):
         for seed, score in enumerate((0.1, 0.2, 0.3) if place == "one" else (0.3, 0.2, 0.1)):
             lay_run("ada", "cartpole", seed, heldout=[score], output=tmp_path / place)
-        lay_run("bob", "cartpole", heldout=[math.fsum((0.1, 0.2, 0.3)) / 3], output=tmp_path / place)
+        lay_run(
+            "bob", "cartpole", heldout=[math.fsum((0.1, 0.2, 0.3)) / 3], output=tmp_path / place
+        )
 
     first, second = (rank_table(find_runs(tmp_path / place)) for place in ("one", "two"))
     assert first.entries[0].rank_score == second.entries[0].rank_score == 1.0

@@ -1,4 +1,5 @@
-"""The published random row stands beside what was measured on its cases, and beside nothing else."""
+"""The published random row stands beside what was measured on its cases, and beside nothing
+else."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ ROW = PoolConfig("paper", 1, 0, 32, 0, "hash", "case_plus_one")
 def lay_row(lay_run: Callable[..., Path]) -> Callable[..., Path]:
     """Lays a Run of `agent` on a Benchmark with a Gymnasium id."""
 
-    def lay(slug: str, env_id: str, heldout: list[float], pool: PoolConfig = ROW, agent: str = "random") -> Path:
+    def lay(
+        slug: str, env_id: str, heldout: list[float], pool: PoolConfig = ROW, agent: str = "random"
+    ) -> Path:
         return lay_run(
             agent,
             slug,
@@ -35,12 +38,18 @@ def lay_row(lay_run: Callable[..., Path]) -> Callable[..., Path]:
     return lay
 
 
-def test_the_row_is_in_the_papers_order_with_equal_cells_marked(lay_row: Any, tmp_path: Path) -> None:
+def test_the_row_is_in_the_papers_order_with_equal_cells_marked(
+    lay_row: Any, tmp_path: Path
+) -> None:
     lay_row("reacher", "Reacher-v5", [-43.7719994412] * 32)
     lay_row("acrobot", "Acrobot-v1", [-499.15625] * 32)
     lay_row("half_cheetah", "HalfCheetah-v5", [-275.0, -274.0] * 16)
     cells = random_row(find_runs(tmp_path / "outputs"))
-    assert [(c.benchmark, c.equal) for c in cells] == [("acrobot", True), ("reacher", True), ("half_cheetah", False)]
+    assert [(c.benchmark, c.equal) for c in cells] == [
+        ("acrobot", True),
+        ("reacher", True),
+        ("half_cheetah", False),
+    ]
     text = render(random_table(cells), "terminal")
     assert "2 of 3" in text
     (cheetah,) = [line.split() for line in text.splitlines() if line.startswith("half_cheetah")]
@@ -64,7 +73,9 @@ def test_equal_is_to_the_last_published_digit() -> None:
         {"agent": "baseline"},
     ],
 )
-def test_another_pool_or_agent_is_not_beside_it(lay_row: Any, tmp_path: Path, changed: dict[str, Any]) -> None:
+def test_another_pool_or_agent_is_not_beside_it(
+    lay_row: Any, tmp_path: Path, changed: dict[str, Any]
+) -> None:
     lay_row("acrobot", "Acrobot-v1", [-499.15625] * 32, **changed)
     assert random_row(find_runs(tmp_path / "outputs")) == []
 

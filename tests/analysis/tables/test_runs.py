@@ -29,11 +29,15 @@ GONE = [Sent(None, float(i), assessment=1.0, program=f"p{i}") for i in range(3)]
 
 def made(sent: list[Sent], seed: int, entry: str = "ada", **facts: Any) -> Made:
     selected = 1 if sent else None
-    return Made(sent, f"{entry}-{seed}", entry, selected=selected, facts={**FACTS, "seed": seed, **facts})
+    return Made(
+        sent, f"{entry}-{seed}", entry, selected=selected, facts={**FACTS, "seed": seed, **facts}
+    )
 
 
 def table(kind: Any, columns: str, *runs: Made, **changes: Any) -> Table:
-    return paper_table(TableConfig(title="t", kind=kind, columns=tuple(columns.split()), **changes), frames(*runs))
+    return paper_table(
+        TableConfig(title="t", kind=kind, columns=tuple(columns.split()), **changes), frames(*runs)
+    )
 
 
 def cells(sheet: Table, key: str) -> list[Cell]:
@@ -43,8 +47,14 @@ def cells(sheet: Table, key: str) -> list[Cell]:
 
 def test_what_was_selected_is_of_runs_that_published_nothing_too() -> None:
     empty = made([], 2, heldout_mean=1.0, selected_program="initial", reason="nothing_published")
-    sheet = table("selection", "runs selected best", made(GOOD, 0), made(GOOD, 1), empty, rows="cells")
-    assert [cells(sheet, key)[0].whole for key in ("runs", "selected", "best")] == ["3", "7", "10 (2/3)"]
+    sheet = table(
+        "selection", "runs selected best", made(GOOD, 0), made(GOOD, 1), empty, rows="cells"
+    )
+    assert [cells(sheet, key)[0].whole for key in ("runs", "selected", "best")] == [
+        "3",
+        "7",
+        "10 (2/3)",
+    ]
     assert "Of the initial Program, since nothing was published: 1 of 3 Runs." in sheet.notes
     assert "regrade" not in "".join(sheet.notes)
 
@@ -62,7 +72,9 @@ def test_totals_over_unlike_numbers_of_runs_say_how_to_compare_them() -> None:
     runs = [made(TWO, 0), made(TWO, 1), made(TWO, 0, "bob")]
     assert "compare edits a Run" in "".join(table("edits", "runs synthesis_edits", *runs).notes)
     assert "compare edits a Run" not in "".join(table("edits", "runs synthesis_hits", *runs).notes)
-    assert "compare edits a Run" not in "".join(table("edits", "runs synthesis_edits", *runs[1:]).notes)
+    assert "compare edits a Run" not in "".join(
+        table("edits", "runs synthesis_edits", *runs[1:]).notes
+    )
 
 
 def test_reaching_a_mark_is_the_soonest_only_of_cells_that_all_reach_it() -> None:
@@ -74,7 +86,9 @@ def test_reaching_a_mark_is_the_soonest_only_of_cells_that_all_reach_it() -> Non
     assert [(cell.whole, cell.best) for cell in cells(sheet, "units_to_80")] == [
         ("4 (1/3)", False), ("6", True), ("8", False),
     ]  # fmt: skip
-    assert not any(cell.best for cell in cells(sheet, "units_to_best")), "who never improves has its best first"
+    assert not any(cell.best for cell in cells(sheet, "units_to_best")), (
+        "who never improves has its best first"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,9 +110,17 @@ def test_improvement_is_stable_from_where_no_later_program_falls_back(
 
 
 def test_hits_stand_beside_what_chance_gives_and_what_lasts() -> None:
-    values = (0.0, 1.0, 0.5, 2.0, 1.5)  # hits: the second and the fourth; after the second one falls back, to 0.5
+    values = (
+        0.0,
+        1.0,
+        0.5,
+        2.0,
+        1.5,
+    )  # hits: the second and the fourth; after the second one falls back, to 0.5
     sent = [Sent(f"x={place}", value, assessment=0.0) for place, value in enumerate(values)]
-    columns = "parametric_edits parametric_hits parametric_chance parametric_durable synthesis_durable"
+    columns = (
+        "parametric_edits parametric_hits parametric_chance parametric_durable synthesis_durable"
+    )
     sheet = table("edits", columns, made(sent, 0))
     shown = {column: cells(sheet, column)[0].whole for column in columns.split()}
     # (1/2 + 1/3 + 1/4 + 1/5) / 4; what the second raised was 0, and 0.5 is above that: both last.
@@ -118,15 +140,25 @@ def test_what_has_no_source_is_counted_nowhere_and_said() -> None:
     words = "counted nowhere: 2 Submissions of 1 of 2 Runs."
     assert any(note.startswith("Of unknown kind") and note.endswith(words) for note in edits.notes)
     code = table("code", "lines", made(GONE, 0), made(TWO, 1))
-    assert "Left out, since their selected Program's source is not there: 1 of 2 Runs." in code.notes
+    assert (
+        "Left out, since their selected Program's source is not there: 1 of 2 Runs." in code.notes
+    )
 
 
 def test_a_column_of_ones_own_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/tables.md promises: what it means and what of a Run it is; the rest comes with it."""
-    left = TableColumn("not used", best="lowest", of=lambda runs: runs["units_budget"] - runs["units_used"])
+    left = TableColumn(
+        "not used", best="lowest", of=lambda runs: runs["units_budget"] - runs["units_used"]
+    )
     monkeypatch.setitem(COLUMNS["efficiency"], "units_left", left)
-    monkeypatch.setitem(COLUMNS["efficiency"], "refusals", TableColumn("requests that the Host refused"))
-    runs = [made(TWO, seed, entry, units_used=seed, refusals=3) for entry in ("ada", "bob") for seed in range(3)]
+    monkeypatch.setitem(
+        COLUMNS["efficiency"], "refusals", TableColumn("requests that the Host refused")
+    )
+    runs = [
+        made(TWO, seed, entry, units_used=seed, refusals=3)
+        for entry in ("ada", "bob")
+        for seed in range(3)
+    ]
     runs.append(made(TWO, 3, "bob", units_used=20, refusals=3))
     sheet = table("efficiency", "runs units_left refusals", *runs, interval="runs")
     assert [cell.value for cell in cells(sheet, "units_left")] == [19.0, 14.25]

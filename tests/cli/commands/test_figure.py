@@ -16,10 +16,14 @@ from evopolicy.kernel.errors import ConfigError, RecordError
 def test_alone_it_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert figure([]) == 0
     names = [*KINDS, *group_options("figure")]
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [f"name={name}" for name in names]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        f"name={name}" for name in names
+    ]
 
 
-def test_the_published_figure_needs_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_published_figure_needs_no_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "new" / "demand.svg"
 
     assert figure(["name=demand", f"to={target}", "dark=true"]) == 0
@@ -35,7 +39,10 @@ def test_the_published_figure_needs_no_runs(tmp_path: Path, capsys: pytest.Captu
         (["name=rank", "sweep=x", "run=y"], "run: it is for timeline"),
         (["name=study/agent_capabilty"], "Did you mean 'study/agent_capability'"),
         (["name=study/agent_capability", "axis=tokens"], "axis: it is for curves"),
-        (["name=curves", "source=x", "axis=token"], "axis: there is no 'token'. Did you mean 'tokens'"),
+        (
+            ["name=curves", "source=x", "axis=token"],
+            "axis: there is no 'token'. Did you mean 'tokens'",
+        ),
         (["name=nowhere.yaml"], "nowhere.yaml cannot be read"),
         (["name=demand", "dark=maybe"], "dark: true or false"),
         (["name=demand", "to=a.gif"], "ends in no format"),

@@ -1,4 +1,5 @@
-"""`evopolicy regrade`: what it may set anew, what it refuses, and that a name is one way of grading."""
+"""`evopolicy regrade`: what it may set anew, what it refuses, and that a name is one way of
+grading."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ from evopolicy.kernel.session.record import Run
         ([], "name what"),
         (["source=x", "budget.episodes=3"], "no option 'budget.episodes'"),
         (["source=x", "pool.assessment"], "write key=value"),
-        (["source=x", "splits=training"], "unknown split 'training'; choose from validation, assessment"),
+        (
+            ["source=x", "splits=training"],
+            "unknown split 'training'; choose from validation, assessment",
+        ),
         (["source=x", "pool.training=3"], "pool.training is what the agent had"),
         (["source=x", "selection=last,trainin_mean"], "Did you mean 'training_mean'"),
         (["source=x", "selection=last", "selection.rule=last"], "one way"),
@@ -27,7 +31,11 @@ from evopolicy.kernel.session.record import Run
     ],
 )
 def test_what_cannot_be_asked_is_said_in_a_sentence(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").mkdir()
@@ -37,7 +45,8 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(
 
 @pytest.fixture
 def graded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Agents of the Runs that were graded again, which takes no Benchmark here: each is as it was."""
+    """Agents of the Runs that were graded again, which takes no Benchmark here: each is as it
+    was."""
     seen: list[str] = []
 
     def again(run: Run, *_: Any, root: Path, output: Path, **__: Any) -> Run:
@@ -57,7 +66,12 @@ def test_a_run_that_is_skipped_is_named_with_why(
     records.write_run(tmp_path, records.a_record("ada"))
     records.write_run(tmp_path, records.a_record("bob"), until="submission 2")
     records.write_run(tmp_path, records.a_record("cy", parent="ef" * 32))
-    words = ["regrade", f"source={tmp_path}", f"output={tmp_path}", "splits= assessment, validation"]
+    words = [
+        "regrade",
+        f"source={tmp_path}",
+        f"output={tmp_path}",
+        "splits= assessment, validation",
+    ]
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert graded == ["ada"] and "1 Run regraded" in out
@@ -83,8 +97,21 @@ def test_a_name_is_one_way_of_grading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    evopolicy.run("baseline", "cartpole", protocol="smoke", output="outputs", execution="landlock", tracking="off")
-    words = ["regrade", "source=outputs", "name=more", "execution.isolation=landlock", "pool.assessment=10"]
+    evopolicy.run(
+        "baseline",
+        "cartpole",
+        protocol="smoke",
+        output="outputs",
+        execution="landlock",
+        tracking="off",
+    )
+    words = [
+        "regrade",
+        "source=outputs",
+        "name=more",
+        "execution.isolation=landlock",
+        "pool.assessment=10",
+    ]
     assert main(words) == 0
     first = capsys.readouterr().out
     assert "1 Run regraded" in first and "evopolicy table source=outputs/regrades/more" in first

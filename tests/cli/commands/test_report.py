@@ -29,7 +29,9 @@ def test_a_sweeps_page_lies_in_its_folder_or_where_it_is_asked_for(
     assert main(["report", "sweep=quick", f"output={tmp_path}"]) == 0
     text = (tmp_path / "sweeps" / "quick" / "report.html").read_text(encoding="utf-8")
     assert "<title>Sweep quick</title>" in text
-    assert main(["report", "sweep=quick", f"output={tmp_path}", f"to={tmp_path / 'here.html'}"]) == 0
+    assert (
+        main(["report", "sweep=quick", f"output={tmp_path}", f"to={tmp_path / 'here.html'}"]) == 0
+    )
     assert (tmp_path / "here.html").read_text(encoding="utf-8") == text
     assert main(["report", "sweep=quick", f"output={tmp_path}", f"to={tmp_path}"]) == 0
     assert (tmp_path / "report.html").is_file()
@@ -78,7 +80,9 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     assert error.count("\n") == 1
 
 
-def test_several_runs_are_of_no_one_mlflow_run(make_sweep: Callable[..., Any], tmp_path: Path, capsys: Capture) -> None:
+def test_several_runs_are_of_no_one_mlflow_run(
+    make_sweep: Callable[..., Any], tmp_path: Path, capsys: Capture
+) -> None:
     make_sweep("quick")
     assert main(["report", f"source={tmp_path / 'runs'}", "log=true"]) == 2
     assert "name a Run or one sweep" in capsys.readouterr().err
@@ -103,7 +107,9 @@ def test_the_file_there_is_stays_where_the_new_one_cannot_be_made(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.xdist_group("mlflow")
-def test_log_true_puts_the_page_into_mlflow(make_run: Callable[..., Any], tmp_path: Path, capsys: Capture) -> None:
+def test_log_true_puts_the_page_into_mlflow(
+    make_run: Callable[..., Any], tmp_path: Path, capsys: Capture
+) -> None:
     run = make_run()
     assert main(["report", f"source={run.folder}", "log=true"]) == 2
     assert "log it first" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""`evopolicy table name=...`: tables from configs, with a person's own rows, printed and written."""
+"""`evopolicy table name=...`: tables from configs, with a person's own rows, printed and
+written."""
 
 from __future__ import annotations
 
@@ -17,13 +18,17 @@ from evopolicy.presets import conf_folder
 Capture = pytest.CaptureFixture[str]
 
 
-def acrobot(records: Any, output: Path, agent: str, mean: float, seeds: int = 3, **changes: Any) -> None:
+def acrobot(
+    records: Any, output: Path, agent: str, mean: float, seeds: int = 3, **changes: Any
+) -> None:
     """Runs of `agent` on acrobot, and a sweep of them under its name."""
     cells = []
     for seed in range(seeds):
         record = records.a_record(agent, "acrobot", seed)
         identity = replace(record.benchmark, id="classic_control/Acrobot-v1")
-        folder = records.write_run(output, replace(record, benchmark=identity, **changes), heldout=(mean - 1, mean + 1))
+        folder = records.write_run(
+            output, replace(record, benchmark=identity, **changes), heldout=(mean - 1, mean + 1)
+        )
         cells.append(records.cell_of(output, folder))
     records.write_cells(output, agent, cells)
 
@@ -31,14 +36,18 @@ def acrobot(records: Any, output: Path, agent: str, mean: float, seeds: int = 3,
 def test_a_name_alone_prints_the_published_table(capsys: Capture) -> None:
     assert main(["table", "name=paper/core16"]) == 0
     out = capsys.readouterr().out
-    scores = [line.split("‡")[1].split()[0].strip("*") for line in out.splitlines() if " ‡ " in line and "." in line][
-        :5
-    ]
+    scores = [
+        line.split("‡")[1].split()[0].strip("*")
+        for line in out.splitlines()
+        if " ‡ " in line and "." in line
+    ][:5]
     assert scores == ["0.891", "0.750", "0.531", "0.359", "0.109"]
     assert "N = 5" in out
 
 
-def test_own_runs_stand_among_the_published_rows(records: Any, tmp_path: Path, capsys: Capture) -> None:
+def test_own_runs_stand_among_the_published_rows(
+    records: Any, tmp_path: Path, capsys: Capture
+) -> None:
     acrobot(records, tmp_path, "cma_es", -80.0)
     words = ["table", "name=paper/core16", "sweep=cma_es", f"output={tmp_path}"]
     assert main(words) == 2
@@ -48,7 +57,10 @@ def test_own_runs_stand_among_the_published_rows(records: Any, tmp_path: Path, c
     out = capsys.readouterr().out
     assert out.index("cma_es") < out.index("GPT-5.5 ‡")
     assert "N = 6" in out
-    assert main(["table", "name=paper/core16", f"source={tmp_path / 'runs'}", "benchmarks=acrobot"]) == 0
+    assert (
+        main(["table", "name=paper/core16", f"source={tmp_path / 'runs'}", "benchmarks=acrobot"])
+        == 0
+    )
     assert capsys.readouterr().out.index("cma_es") < out.index("GPT-5.5 ‡")
 
 
@@ -76,14 +88,22 @@ def test_a_sweeps_rank_table_is_written_in_the_format_of_the_files_ending(
 def test_several_sweeps_stand_in_one_table(records: Any, tmp_path: Path, capsys: Capture) -> None:
     acrobot(records, tmp_path, "cma_es", -80.0)
     acrobot(records, tmp_path, "random", -500.0)
-    words = ["table", "name=paper/core16", "sweep=cma_es,random", f"output={tmp_path}", "benchmarks=acrobot"]
+    words = [
+        "table",
+        "name=paper/core16",
+        "sweep=cma_es,random",
+        f"output={tmp_path}",
+        "benchmarks=acrobot",
+    ]
     assert main([*words, "published=false"]) == 0
     out = capsys.readouterr().out
     assert "Entries the ranks are among: cma_es, random." in out
     assert "‡" not in out
 
 
-def test_mixed_conditions_are_refused_unless_allowed(records: Any, tmp_path: Path, capsys: Capture) -> None:
+def test_mixed_conditions_are_refused_unless_allowed(
+    records: Any, tmp_path: Path, capsys: Capture
+) -> None:
     acrobot(records, tmp_path, "cma_es", -80.0)
     acrobot(records, tmp_path, "random", -500.0, isolation="none")
     words = ["table", "name=paper/heldout", f"source={tmp_path}", "benchmarks=acrobot"]
@@ -94,12 +114,19 @@ def test_mixed_conditions_are_refused_unless_allowed(records: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_table_is_written_to_a_file_in_any_format(form: str, tmp_path: Path, capsys: Capture) -> None:
+def test_a_table_is_written_to_a_file_in_any_format(
+    form: str, tmp_path: Path, capsys: Capture
+) -> None:
     file = tmp_path / "table.out"
     assert main(["table", "name=paper/core16", f"format={form}", f"to={file}"]) == 0
     assert capsys.readouterr().out == f"Written: {file}\n"
     assert "GPT-5.5" in file.read_text()
-    begins = {"csv": "entry,", "latex": "% \\usepackage", "html": "<!doctype html>", "markdown": "**Core16"}
+    begins = {
+        "csv": "entry,",
+        "latex": "% \\usepackage",
+        "html": "<!doctype html>",
+        "markdown": "**Core16",
+    }
     assert file.read_text().startswith(begins.get(form, "Core16: rank score"))
 
 
@@ -128,13 +155,19 @@ def test_the_ending_chooses_the_format_where_none_is_named(
 def test_a_csv_is_a_csv_and_its_notes_go_elsewhere(capsys: Capture) -> None:
     assert main(["table", "name=paper/core16", "format=csv"]) == 0
     out, err = capsys.readouterr()
-    assert [float(row["rank_score"]) for row in csv.DictReader(io.StringIO(out))][:2] == [0.890625, 0.75]
+    assert [float(row["rank_score"]) for row in csv.DictReader(io.StringIO(out))][:2] == [
+        0.890625,
+        0.75,
+    ]
     assert "one Run a cell" in err
 
 
 def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("title: Two agents\nkind: rank\npublished: true\ncolumns: [wins]\nentries: [GPT-5.5, MiniMax-M3]\n")
+    file.write_text(
+        "title: Two agents\nkind: rank\npublished: true\ncolumns: [wins]\nentries: [GPT-5.5, "
+        "MiniMax-M3]\n"
+    )
     assert main(["table", f"name={file}"]) == 0
     assert capsys.readouterr().out.startswith("Two agents\n")
     file.write_text("- no\n- keys\n")
@@ -147,20 +180,32 @@ def test_a_persons_own_yaml_is_a_table(tmp_path: Path, capsys: Capture) -> None:
     [
         (["name=paper/core61"], "there is no table 'paper/core61'. Did you mean 'paper/core16'?"),
         (["name=nowhere.yaml"], "nowhere.yaml cannot be read as YAML"),
-        (["name=paper/core16", "misssing=worst"], "there is no option 'misssing'. Did you mean 'missing'?"),
-        (["name=paper/core16", "missing=wurst"], "missing: there is no 'wurst'. Did you mean 'worst'?"),
+        (
+            ["name=paper/core16", "misssing=worst"],
+            "there is no option 'misssing'. Did you mean 'missing'?",
+        ),
+        (
+            ["name=paper/core16", "missing=wurst"],
+            "missing: there is no 'wurst'. Did you mean 'worst'?",
+        ),
         (["name=paper/core16", "columns=[wins, rank]"], "columns: there is no 'rank'."),
-        (["name=paper/core16", "to=/dev/null/all.txt"], "to: '/dev/null/all.txt' cannot be written"),
+        (
+            ["name=paper/core16", "to=/dev/null/all.txt"],
+            "to: '/dev/null/all.txt' cannot be written",
+        ),
         (["name=paper/efficiency"], "no published rows are shown; name Runs"),
         (["sweep=x", "digits=2"], "'digits' is an option of named tables"),
         (
             ["sweep=x", "format=cvs"],
-            "format: 'cvs' is unknown; choose one of csv, latex, html, markdown, terminal. Did you mean 'csv'",
+            "format: 'cvs' is unknown; choose one of csv, latex, html, markdown, terminal. Did "
+            "you mean 'csv'",
         ),
         ([], "sweep=NAME"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_a_sentence(words: list[str], message: str, capsys: Capture) -> None:
+def test_what_cannot_be_made_is_told_in_a_sentence(
+    words: list[str], message: str, capsys: Capture
+) -> None:
     assert main(["table", *words]) == 2
     assert message in capsys.readouterr().err
 
@@ -171,7 +216,18 @@ def test_a_record_that_cannot_be_read_is_named_and_told_by_the_exit_code(
     acrobot(records, tmp_path, "cma_es", -80.0)
     broken = next((tmp_path / "runs").glob("*/*/s1-*"))
     (broken / "record.json").write_text("{")
-    assert main(["table", "name=paper/core16", f"source={tmp_path}", "benchmarks=acrobot", "missing=exclude"]) == 1
+    assert (
+        main(
+            [
+                "table",
+                "name=paper/core16",
+                f"source={tmp_path}",
+                "benchmarks=acrobot",
+                "missing=exclude",
+            ]
+        )
+        == 1
+    )
     assert "left out of the table" in capsys.readouterr().err
 
 

@@ -1,4 +1,5 @@
-"""`evopolicy doctor`: what works, what is missing, how to get it; and what a strange machine cannot spoil."""
+"""`evopolicy doctor`: what works, what is missing, how to get it; and what a strange machine cannot
+spoil."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Says:
     """`says({title: findings})`: what doctor finds, in place of this machine."""
 
     def fake(found: dict[str, list[Finding]]) -> None:
-        sections = [(title, lambda findings=findings: findings) for title, findings in found.items()]
+        sections = [
+            (title, lambda findings=findings: findings) for title, findings in found.items()
+        ]
         monkeypatch.setattr(doctor, "sections", lambda *_: sections)
 
     return fake
@@ -51,10 +54,31 @@ def test_everything_is_looked_at_here_and_nothing_fails(
     monkeypatch.chdir(tmp_path)
     code = main(["doctor", "--json"])
     told = json.loads(capsys.readouterr().out)
-    found = {finding["name"]: finding for section in told["sections"] for finding in section["findings"]}
+    found = {
+        finding["name"]: finding for section in told["sections"] for finding in section["findings"]
+    }
     expected = {
-        *("Python", "packages", "cores", "memory", "bubblewrap", "landlock", "auto", "user namespaces"),
-        *("temporary", "/dev/shm", "output", "classic_control", "mujoco", "gymnasium", "cma_es", "random", "MLflow"),
+        *(
+            "Python",
+            "packages",
+            "cores",
+            "memory",
+            "bubblewrap",
+            "landlock",
+            "auto",
+            "user namespaces",
+        ),
+        *(
+            "temporary",
+            "/dev/shm",
+            "output",
+            "classic_control",
+            "mujoco",
+            "gymnasium",
+            "cma_es",
+            "random",
+            "MLflow",
+        ),
         *("codex", "claude_code", "gemini_cli", "opencode", "kimi_code", "qoder", "chat"),
     }
     assert expected - set(found) == set()
@@ -65,9 +89,19 @@ def test_everything_is_looked_at_here_and_nothing_fails(
     assert list(tmp_path.iterdir()) == [], "doctor looks and leaves nothing"
 
 
-def test_a_line_has_its_verdict_and_what_is_missing_its_remedy(says: Says, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_has_its_verdict_and_what_is_missing_its_remedy(
+    says: Says, capsys: pytest.CaptureFixture[str]
+) -> None:
     auto = Finding("auto", "ok", "takes landlock", "unused")
-    says({"one": [auto], "two": [Finding("x", "no", "is \x1b[2J away", "install x"), Finding("y", "info", "maybe")]})
+    says(
+        {
+            "one": [auto],
+            "two": [
+                Finding("x", "no", "is \x1b[2J away", "install x"),
+                Finding("y", "info", "maybe"),
+            ],
+        }
+    )
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert "\x1b" not in said
@@ -88,8 +122,13 @@ def test_the_exit_code_says_whether_a_run_can_be_isolated(
         Probed("bubblewrap", False, "is not installed", "install bubblewrap"),
         Probed("landlock", works, "found this"),
     ]
-    monkeypatch.setattr("evopolicy.execution.isolation.probe_all", lambda: [*probed, Probed("none", True, "nothing")])
-    says({"isolation": list(machine.isolation()), "other": [Finding("z", "no", "is away", "get it")]})
+    monkeypatch.setattr(
+        "evopolicy.execution.isolation.probe_all",
+        lambda: [*probed, Probed("none", True, "nothing")],
+    )
+    says(
+        {"isolation": list(machine.isolation()), "other": [Finding("z", "no", "is away", "get it")]}
+    )
     assert main(["doctor"]) == (0 if works else 1)
     said = capsys.readouterr().out
     assert ("takes landlock" in said) is works
@@ -102,14 +141,17 @@ def test_one_look_that_fails_hides_no_other() -> None:
         yield Finding("first", "ok", "seen")
         raise RuntimeError("no such device")
 
-    found = dict(doctor.examine([("bad", broken), ("good", lambda: [Finding("last", "ok", "seen")])]))
+    found = dict(
+        doctor.examine([("bad", broken), ("good", lambda: [Finding("last", "ok", "seen")])])
+    )
     assert [finding.name for finding in found["bad"]] == ["first", "unknown"]
     assert "no such device" in found["bad"][1].detail
     assert found["good"][0].name == "last"
 
 
 def test_what_several_sections_import_is_loaded_before_they_run_side_by_side() -> None:
-    """Else two of them could meet in the import of a package and one be told a deadlock, now and then."""
+    """Else two of them could meet in the import of a package and one be told a deadlock, now and
+    then."""
     code = """if True:
         import sys
         from evopolicy.cli.commands import doctor
@@ -143,10 +185,12 @@ def test_a_section_is_told_as_soon_as_it_is_known_and_the_json_keeps_the_order(
     assert [section["title"] for section in shown] == ["slow", "quick"]
 
 
-# --- coding agents' programs -------------------------------------------------------------------------------------
+# --- coding agents' programs ----------------------------------------------------------------------
 
 
-def test_a_coding_agent_is_named_with_its_version_or_with_the_command_that_installs_it(tmp_path: Path) -> None:
+def test_a_coding_agent_is_named_with_its_version_or_with_the_command_that_installs_it(
+    tmp_path: Path,
+) -> None:
     works = program(tmp_path, "works", "echo codex-cli 0.171.0")
     broken = program(tmp_path, "broken", "echo 'needs a newer system' >&2; exit 1")
     found = installed.probed("codex", cli=str(works))
@@ -169,7 +213,12 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
     mark = tmp_path / "child"
     for seconds in (1.0, 8.0, 64.0):  # however long a shell takes to start on a busy machine
         answer = ask(
-            ["/bin/sh", "-c", f"setsid sleep 3000 & echo $! > {mark}.new; mv {mark}.new {mark}; wait"], seconds
+            [
+                "/bin/sh",
+                "-c",
+                f"setsid sleep 3000 & echo $! > {mark}.new; mv {mark}.new {mark}; wait",
+            ],
+            seconds,
         )
         assert answer.code is None and "did not answer" in answer.error
         if mark.exists():
@@ -179,10 +228,13 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
 
 def test_what_cannot_be_started_is_an_answer_too() -> None:
     assert ask(["/no/such/program"], 5.0).error == "No such file or directory"
-    assert ask([sys.executable, "-c", "import sys; print(sys.stdin.read())"], 60.0, told="hello").out == "hello\n"
+    assert (
+        ask([sys.executable, "-c", "import sys; print(sys.stdin.read())"], 60.0, told="hello").out
+        == "hello\n"
+    )
 
 
-# --- the machine -------------------------------------------------------------------------------------------------
+# --- the machine ----------------------------------------------------------------------------------
 
 
 def a_root(folder: Path, **files: str) -> Path:
@@ -200,7 +252,10 @@ def test_containers_are_told_from_machines(tmp_path: Path) -> None:
     docker.mkdir()
     (docker / ".dockerenv").touch()
     assert machine.container(docker) == "Docker"
-    assert machine.container(a_root(tmp_path / "nspawn", proc__1__environ="A=1\0container=lxc\0")) == "lxc"
+    assert (
+        machine.container(a_root(tmp_path / "nspawn", proc__1__environ="A=1\0container=lxc\0"))
+        == "lxc"
+    )
     pod = a_root(tmp_path / "pod", proc__1__cgroup="0::/kubepods/besteffort/pod1\n")
     assert machine.container(pod) == "kubepods"
 
@@ -226,7 +281,9 @@ def test_a_control_groups_limits_count_not_the_machines(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="user namespaces are a part of Linux")
-def test_what_stands_in_the_way_of_user_namespaces_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_in_the_way_of_user_namespaces_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "ask", lambda *_: Answer(1, "", "Operation not permitted\n"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
 
@@ -237,7 +294,9 @@ def test_what_stands_in_the_way_of_user_namespaces_is_named(tmp_path: Path, monk
         return found["user namespaces"].remedy
 
     assert "user.max_user_namespaces" in remedy("none", proc__sys__user__max_user_namespaces="0\n")
-    assert "unprivileged_userns_clone=1" in remedy("debian", proc__sys__kernel__unprivileged_userns_clone="0\n")
+    assert "unprivileged_userns_clone=1" in remedy(
+        "debian", proc__sys__kernel__unprivileged_userns_clone="0\n"
+    )
     assert "--security-opt" in remedy("unknown") and "security module" in remedy("unknown")
 
 
@@ -271,7 +330,9 @@ def test_ubuntus_apparmor_limit_is_said_though_a_namespace_can_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "ask", lambda *_: Answer(0, "", ""))
-    limited = a_root(tmp_path / "ubuntu", proc__sys__kernel__apparmor_restrict_unprivileged_userns="1\n")
+    limited = a_root(
+        tmp_path / "ubuntu", proc__sys__kernel__apparmor_restrict_unprivileged_userns="1\n"
+    )
     found = by_name(machine.namespaces(limited))
     assert (found["user namespaces"].verdict, found["AppArmor"].verdict) == ("ok", "warn")
     assert "apparmor_restrict_unprivileged_userns=0" in found["AppArmor"].remedy
@@ -286,7 +347,7 @@ def test_an_output_folder_that_cannot_be_written_is_said_and_none_is_made(tmp_pa
     assert machine.writable(tmp_path / "file").verdict == "no"
 
 
-# --- drawing, Benchmarks, tracking -------------------------------------------------------------------------------
+# --- drawing, Benchmarks, tracking ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -307,7 +368,9 @@ def test_one_way_to_draw_is_enough_and_the_packages_are_named(
         assert "libegl1" in found["EGL"].remedy and "libosmesa6" in found["OSMesa"].remedy
 
 
-def test_a_benchmark_that_cannot_be_loaded_is_named_beside_those_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_benchmark_that_cannot_be_loaded_is_named_beside_those_that_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from importlib.metadata import EntryPoint
 
     points = [
@@ -316,7 +379,9 @@ def test_a_benchmark_that_cannot_be_loaded_is_named_beside_those_that_can(monkey
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
     found = by_name(installed.benchmarks())
-    assert found["classic_control"].verdict == "ok" and "pendulum" in found["classic_control"].detail
+    assert (
+        found["classic_control"].verdict == "ok" and "pendulum" in found["classic_control"].detail
+    )
     assert found["strange"].verdict == "no" and "no_such_package" in found["strange"].detail
 
 

@@ -1,4 +1,5 @@
-"""An agent at `bubblewrap`: its own small machine, what of it can be written, and that nothing of it is left."""
+"""An agent at `bubblewrap`: its own small machine, what of it can be written, and that nothing of
+it is left."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from evopolicy.session import client
 from tests.execution.conftest import PATIENCE, alive, becomes
 
 pytestmark = pytest.mark.skipif(
-    not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
+    not isolation.probe_level("bubblewrap").works,
+    reason="bubblewrap: the probe says it does not work on this machine",
 )
 POSSIBLE = """
 import ctypes, importlib, json, os, pathlib, shutil, signal, socket, subprocess, sys, time
@@ -45,9 +47,16 @@ def site(tmp_path: Path) -> AgentSite:
     workspace = tmp_path / "run" / "workspace"
     for folder in ("feedback/0001", "program", "analysis", ".evopolicy", "skills/tuning"):
         (workspace / folder).mkdir(parents=True)
-    for name in ("TASK.md", "feedback/0001/feedback.json", ".evopolicy/session.json", "skills/tuning/SKILL.md"):
+    for name in (
+        "TASK.md",
+        "feedback/0001/feedback.json",
+        ".evopolicy/session.json",
+        "skills/tuning/SKILL.md",
+    ):
         (workspace / name).write_text("the Host's")
-    return AgentSite(workspace, tmp_path / "gateway.sock", tmp_path / "run" / "agent" / "attempt-1", "do it", 0)
+    return AgentSite(
+        workspace, tmp_path / "gateway.sock", tmp_path / "run" / "agent" / "attempt-1", "do it", 0
+    )
 
 
 def launcher(**options: Any) -> LocalAgentLauncher:
@@ -81,17 +90,20 @@ def run(site: AgentSite, text: str, **fields: Any) -> str:
     return (site.logs / "stdout.log").read_text()
 
 
-# --- what it sees ----------------------------------------------------------------------------------------------------
+# --- what it sees ---------------------------------------------------------------------------------
 
 
-def test_paths_are_the_sandboxs_own_and_name_no_folder_of_this_machine(site: AgentSite, tmp_path: Path) -> None:
+def test_paths_are_the_sandboxs_own_and_name_no_folder_of_this_machine(
+    site: AgentSite, tmp_path: Path
+) -> None:
     seen: list[AgentTask] = []
 
     def invoke(task: AgentTask) -> Invocation:
         seen.append(task)
-        return script("print(os.getcwd(), pathlib.Path.home(), sys.executable); print(dict(os.environ), sys.path)")(
-            task
-        )
+        return script(
+            "print(os.getcwd(), pathlib.Path.home(), sys.executable); print(dict(os.environ), "
+            "sys.path)"
+        )(task)
 
     with contextlib.closing(_Stopping(launcher().start(site, invoke))) as ended:
         assert ended.process.wait(PATIENCE) == 0
@@ -155,7 +167,7 @@ def test_other_families_of_sockets_are_refused_and_its_own_loopback_works(site: 
     assert "loopback works\n['lo']\n" in out
 
 
-# --- what it can write -----------------------------------------------------------------------------------------------
+# --- what it can write ----------------------------------------------------------------------------
 
 
 def test_its_place_can_be_written_and_nothing_else(site: AgentSite) -> None:
@@ -190,12 +202,17 @@ def test_the_hosts_own_part_of_the_workspace_can_be_read_only(site: AgentSite) -
         print(any(tried))
         """,
     )
-    assert out == "['the Host\\'s', 'the Host\\'s', 'the Host\\'s', 'the Host\\'s']\nFalse\n".replace(
-        "'the Host\\'s'", '"the Host\'s"'
+    assert (
+        out
+        == "['the Host\\'s', 'the Host\\'s', 'the Host\\'s', 'the Host\\'s']\nFalse\n".replace(
+            "'the Host\\'s'", '"the Host\'s"'
+        )
     )
 
 
-def test_feedback_the_host_publishes_is_seen_at_once_and_whole(site: AgentSite, tmp_path: Path) -> None:
+def test_feedback_the_host_publishes_is_seen_at_once_and_whole(
+    site: AgentSite, tmp_path: Path
+) -> None:
     source = tmp_path / "run" / "submissions" / "0002" / "feedback"
     source.mkdir(parents=True)
     (source / "feedback.json").write_text("a new score")
@@ -253,7 +270,7 @@ def test_its_processes_are_bounded(site: AgentSite, monkeypatch: pytest.MonkeyPa
     assert 40 < int(out) < 50
 
 
-# --- what is let in --------------------------------------------------------------------------------------------------
+# --- what is let in -------------------------------------------------------------------------------
 
 
 def test_named_files_are_copied_into_a_clean_home(site: AgentSite, tmp_path: Path) -> None:
@@ -274,16 +291,24 @@ def test_named_files_are_copied_into_a_clean_home(site: AgentSite, tmp_path: Pat
     assert login.read_text() == "logged in"
 
 
-@pytest.mark.parametrize(("name", "said"), [("missing", "log in with the agent's own command"), ("../x", "outside")])
-def test_a_home_that_cannot_be_laid_is_refused(site: AgentSite, tmp_path: Path, name: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"), [("missing", "log in with the agent's own command"), ("../x", "outside")]
+)
+def test_a_home_that_cannot_be_laid_is_refused(
+    site: AgentSite, tmp_path: Path, name: str, said: str
+) -> None:
     with pytest.raises(AgentError, match=said):
         launcher().start(site, script("", home={name: tmp_path / "no-such-file"}))
 
 
-def test_a_named_installation_is_seen_where_it_is_with_its_links(site: AgentSite, tmp_path: Path) -> None:
+def test_a_named_installation_is_seen_where_it_is_with_its_links(
+    site: AgentSite, tmp_path: Path
+) -> None:
     real = tmp_path / "lib" / "tool" / "cli.py"
     real.parent.mkdir(parents=True)
-    real.write_text("import os; here = os.path.realpath(__file__); print(here, open(here[:-6] + 'data').read())")
+    real.write_text(
+        "import os; here = os.path.realpath(__file__); print(here, open(here[:-6] + 'data').read())"
+    )
     (real.parent / "data").write_text("its data")
     link = tmp_path / "bin" / "tool"
     link.parent.mkdir()
@@ -300,13 +325,15 @@ def test_a_named_installation_is_seen_where_it_is_with_its_links(site: AgentSite
     assert out == f"{real} its data\n\nFalse False\n"
 
 
-def test_what_would_show_the_record_or_is_not_there_is_refused(site: AgentSite, tmp_path: Path) -> None:
+def test_what_would_show_the_record_or_is_not_there_is_refused(
+    site: AgentSite, tmp_path: Path
+) -> None:
     for path, said in ((tmp_path, "holds the Run's own record"), (tmp_path / "no", "is not there")):
         with pytest.raises(AgentError, match=said):
             launcher().start(site, script("", readable=(path,)))
 
 
-# --- its end ---------------------------------------------------------------------------------------------------------
+# --- its end --------------------------------------------------------------------------------------
 
 
 def test_a_daemon_forked_twice_ends_with_its_agent(site: AgentSite) -> None:
@@ -326,7 +353,9 @@ def test_a_daemon_forked_twice_ends_with_its_agent(site: AgentSite) -> None:
 
 
 @pytest.mark.parametrize("victim", ["host", "supervisor"])
-def test_a_killed_host_or_supervisor_leaves_nothing(site: AgentSite, tmp_path: Path, victim: str) -> None:
+def test_a_killed_host_or_supervisor_leaves_nothing(
+    site: AgentSite, tmp_path: Path, victim: str
+) -> None:
     marker = f"orphan-{os.getpid()}-{time.monotonic_ns()}"
     text = f"""
         import subprocess, sys, time
@@ -349,7 +378,9 @@ def test_a_killed_host_or_supervisor_leaves_nothing(site: AgentSite, tmp_path: P
         time.sleep(600)
         """)
     )
-    host = subprocess.Popen([sys.executable, str(tmp_path / "host.py")], stdout=subprocess.PIPE, text=True)
+    host = subprocess.Popen(
+        [sys.executable, str(tmp_path / "host.py")], stdout=subprocess.PIPE, text=True
+    )
     assert host.stdout is not None
     try:
         supervisor = int(host.stdout.readline())
@@ -370,7 +401,9 @@ def test_a_sandbox_that_cannot_be_made_starts_nothing_and_says_why(
 
     command = agent_bubblewrap.command
     monkeypatch.setattr(agent_bubblewrap, "command", broken)
-    with pytest.raises(AgentError, match=r"sandbox cannot be made: bwrap: .*/no/such/folder.*evopolicy doctor"):
+    with pytest.raises(
+        AgentError, match=r"sandbox cannot be made: bwrap: .*/no/such/folder.*evopolicy doctor"
+    ):
         launcher().start(site, script(""))
     monkeypatch.setattr(bubblewrap, "find", lambda: None)
     with pytest.raises(AgentError, match="install 'bubblewrap'"):

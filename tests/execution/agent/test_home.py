@@ -1,4 +1,5 @@
-"""An agent's home and environment: kept between attempts, without its logins; what of it is kept; what it may know."""
+"""An agent's home and environment: kept between attempts, without its logins; what of it is kept;
+what it may know."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ from tests.execution.conftest import PATIENCE, alive, becomes
 
 SECRET = "a-secret-value-17"
 LEVELS = [
-    pytest.param(found.level, marks=pytest.mark.skipif(not found.works, reason=f"{found.level}: {found.detail}"))
+    pytest.param(
+        found.level,
+        marks=pytest.mark.skipif(not found.works, reason=f"{found.level}: {found.detail}"),
+    )
     for found in isolation.probe_all()
 ]
 
@@ -38,7 +42,12 @@ def site(tmp_path: Path) -> AgentSite:
     (tmp_path / "run" / "workspace").mkdir(parents=True)
     agent = tmp_path / "run" / "agent"
     return AgentSite(
-        tmp_path / "run" / "workspace", tmp_path / "no.sock", agent / "attempt-1", "", 0, home=agent / "home"
+        tmp_path / "run" / "workspace",
+        tmp_path / "no.sock",
+        agent / "attempt-1",
+        "",
+        0,
+        home=agent / "home",
     )
 
 
@@ -51,9 +60,13 @@ def script(text: str, **fields: Any) -> Callable[[AgentTask], Invocation]:
     return invoke
 
 
-def run(level: Isolation, site: AgentSite, text: str, mask: Masker = NO_SECRETS, **fields: Any) -> str:
+def run(
+    level: Isolation, site: AgentSite, text: str, mask: Masker = NO_SECRETS, **fields: Any
+) -> str:
     """What an agent prints that ends well."""
-    launcher = LocalAgentLauncher(isolation=level, client=Path(client.__file__), policy_packages=(), mask=mask)
+    launcher = LocalAgentLauncher(
+        isolation=level, client=Path(client.__file__), policy_packages=(), mask=mask
+    )
     process = launcher.start(site, script(text, **fields))
     try:
         code = process.wait(PATIENCE)
@@ -73,11 +86,13 @@ def second(site: AgentSite) -> AgentSite:
     return replace(site, logs=site.logs.with_name("attempt-2"), resumed=True, session_id="s-1")
 
 
-# --- between attempts ------------------------------------------------------------------------------------------------
+# --- between attempts -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_an_agent_keeps_in_its_home_is_there_in_its_next_attempt(level: Isolation, site: AgentSite) -> None:
+def test_what_an_agent_keeps_in_its_home_is_there_in_its_next_attempt(
+    level: Isolation, site: AgentSite
+) -> None:
     run(level, site, "(home / '.tool').mkdir(); (home / '.tool/session').write_text('so far')")
     assert home_of(site).stat().st_mode & 0o777 == 0o700
     seen: list[AgentTask] = []
@@ -95,7 +110,9 @@ def test_what_an_agent_keeps_in_its_home_is_there_in_its_next_attempt(level: Iso
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_home_left_with_odd_modes_and_depths_can_be_removed(level: Isolation, site: AgentSite) -> None:
+def test_a_home_left_with_odd_modes_and_depths_can_be_removed(
+    level: Isolation, site: AgentSite
+) -> None:
     run(
         level,
         site,
@@ -113,14 +130,16 @@ def test_a_home_left_with_odd_modes_and_depths_can_be_removed(level: Isolation, 
             pass  # at landlock modes cannot be changed
         """,
     )
-    modes = [path.stat().st_mode & 0o700 for path in (home_of(site) / "a", home_of(site) / "a" / "b")]
+    modes = [
+        path.stat().st_mode & 0o700 for path in (home_of(site) / "a", home_of(site) / "a" / "b")
+    ]
     assert modes == [0o700, 0o700]
     before = Path("/usr/share").stat().st_mode
     shutil.rmtree(home_of(site))
     assert Path("/usr/share").stat().st_mode == before
 
 
-# --- logins ----------------------------------------------------------------------------------------------------------
+# --- logins ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -151,14 +170,23 @@ def test_a_login_is_in_the_home_of_every_attempt_and_stays_in_none(
             (home / name).write_text("login: changed")
         (home / ".tool/new").write_text("mine")
         """
-    expected = "".join(f"login: {name}"[::-1] + "\n" for name in ("auth.json", "inner/token", "settings", "auth.json"))
+    expected = "".join(
+        f"login: {name}"[::-1] + "\n"
+        for name in ("auth.json", "inner/token", "settings", "auth.json")
+    )
     for at in (site, second(site)):
         assert run(level, at, look, home=login, collect=("**",)) == expected
         assert logins_in(site.workspace.parent) == []
         assert (home_of(site) / ".tool" / "new").read_text() == "mine"
-        kept = [str(path.relative_to(at.logs / "home")) for path in (at.logs / "home").rglob("*") if path.is_file()]
+        kept = [
+            str(path.relative_to(at.logs / "home"))
+            for path in (at.logs / "home").rglob("*")
+            if path.is_file()
+        ]
         assert kept == [".tool/new"]
-    assert (login[".tool"] / "settings").read_text() == "login: settings", "the person's own is not changed"
+    assert (login[".tool"] / "settings").read_text() == "login: settings", (
+        "the person's own is not changed"
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -172,7 +200,9 @@ def test_a_link_an_agent_leaves_is_not_followed_to_lay_a_login(
     home.mkdir(parents=True)
     (home / ".tool").symlink_to(outside)
     (home / ".auth").symlink_to(outside / "auth.json")
-    assert "login: settings" in run(level, site, "print((home / '.tool/settings').read_text())", home=login)
+    assert "login: settings" in run(
+        level, site, "print((home / '.tool/settings').read_text())", home=login
+    )
     assert [path.name for path in outside.iterdir()] == ["auth.json"]
     assert (outside / "auth.json").read_text() == "a person's own"
 
@@ -202,7 +232,9 @@ def test_a_killed_host_leaves_no_login_in_the_runs_folder(
     level: Isolation, site: AgentSite, login: dict[str, Path], tmp_path: Path
 ) -> None:
     marker = f"login-{os.getpid()}-{level}"
-    text = f"import time; print((home / '.auth').read_text(), flush=True); time.sleep(600)  # {marker}"
+    text = (
+        f"import time; print((home / '.auth').read_text(), flush=True); time.sleep(600)  # {marker}"
+    )
     host = tmp_path / "host.py"
     host.write_text(
         textwrap.dedent(f"""
@@ -243,7 +275,7 @@ def test_a_folder_of_too_many_files_is_refused(
         run("none", site, "", home={".tool": tmp_path / "many"})
 
 
-# --- what is kept ----------------------------------------------------------------------------------------------------
+# --- what is kept ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -289,7 +321,7 @@ def test_a_glob_that_leads_out_of_the_home_is_refused(site: AgentSite, glob: str
         run("none", site, "", collect=(glob,))
 
 
-# --- variables and secrets -------------------------------------------------------------------------------------------
+# --- variables and secrets ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -322,7 +354,9 @@ def test_named_variables_reach_the_agent_and_no_file(
     assert (site.logs / "home" / "kept").read_text() == MASK
 
 
-def test_a_variable_that_is_missing_is_named(site: AgentSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_missing_is_named(
+    site: AgentSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
     with pytest.raises(AgentError, match="variable 'NO_SUCH_VARIABLE'"):
         run("none", site, "", variables=("NO_SUCH_VARIABLE",))
@@ -343,7 +377,8 @@ def test_both_streams_are_masked_and_its_lines_timed(level: Isolation, site: Age
         print("x" * 5_000_000 + {SECRET!r} + "y" * 5_000_000)
         """),
     )
-    # Its next line comes in a later tenth of a second than the one its first is listed at, whenever that was.
+    # Its next line comes in a later tenth of a second than the one its first is listed at, whenever
+    # that was.
     assert becomes(lambda: (site.logs / "stdout.times").read_text().endswith("\n"))
     time.sleep(0.15)
     (site.workspace / "go").touch()
@@ -352,7 +387,9 @@ def test_both_streams_are_masked_and_its_lines_timed(level: Isolation, site: Age
     out = (site.logs / "stdout.log").read_bytes()
     assert out == b"***\n" + b"x" * 5_000_000 + b"***" + b"y" * 5_000_000 + b"\n"
     assert (site.logs / "stderr.log").read_text() == "***\n"
-    (first, began), (then, ended) = (line.split() for line in (site.logs / "stdout.times").read_text().splitlines())
+    (first, began), (then, ended) = (
+        line.split() for line in (site.logs / "stdout.times").read_text().splitlines()
+    )
     assert (first, then) == ("0", "1") and 0 < float(began) < float(ended)
 
 

@@ -1,4 +1,5 @@
-"""The forwarder of an agent's sandbox: whoever reads nothing, or never hangs up, keeps nobody else from the Host."""
+"""The forwarder of an agent's sandbox: whoever reads nothing, or never hangs up, keeps nobody else
+from the Host."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ LARGE = b"x" * (16 << 20)
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Path]:
-    """A Host that answers the first byte `l` with more than any socket holds, any other with itself, and hangs up."""
+    """A Host that answers the first byte `l` with more than any socket holds, any other with
+    itself, and hangs up."""
     path = tmp_path / "proxy"
 
     def serve(link: socket.socket) -> None:
@@ -45,7 +47,9 @@ def proxy(tmp_path: Path) -> Iterator[Path]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("asked", [b"l", b"s"], ids=["reads nothing of an answer", "never hangs up"])
+@pytest.mark.parametrize(
+    "asked", [b"l", b"s"], ids=["reads nothing of an answer", "never hangs up"]
+)
 def test_an_agent_that_keeps_every_connection_keeps_none_for_ever(
     proxy: Path, monkeypatch: pytest.MonkeyPatch, asked: bytes
 ) -> None:
@@ -54,7 +58,9 @@ def test_an_agent_that_keeps_every_connection_keeps_none_for_ever(
     with socket.socket(socket.AF_INET) as listener, ExitStack() as kept:
         listener.bind(("127.0.0.1", 0))
         listener.listen(100)
-        threading.Thread(target=agent_init._forward, args=(listener, str(proxy)), daemon=True).start()
+        threading.Thread(
+            target=agent_init._forward, args=(listener, str(proxy)), daemon=True
+        ).start()
         for _ in range(agent_init.CONNECTIONS):
             held = kept.enter_context(socket.create_connection(listener.getsockname()))
             held.sendall(asked)
@@ -67,7 +73,9 @@ def test_an_answer_that_no_socket_holds_arrives_whole(proxy: Path) -> None:
     with socket.socket(socket.AF_INET) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
-        threading.Thread(target=agent_init._forward, args=(listener, str(proxy)), daemon=True).start()
+        threading.Thread(
+            target=agent_init._forward, args=(listener, str(proxy)), daemon=True
+        ).start()
         with socket.create_connection(listener.getsockname(), timeout=150) as link:
             link.sendall(b"l")
             total = 0

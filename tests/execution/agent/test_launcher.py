@@ -19,21 +19,33 @@ from evopolicy.execution.agent import bubblewrap as agent_bubblewrap
 from evopolicy.execution.agent.launcher import LocalAgentLauncher
 from evopolicy.execution.sandbox.descendants import descendants
 from evopolicy.kernel.errors import AgentError
-from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
+from evopolicy.kernel.ports.protocols import (
+    AgentProcess,
+    AgentSite,
+    AgentTask,
+    Invocation,
+    Isolation,
+)
 from evopolicy.session import client
 from tests.execution.conftest import PATIENCE, alive, becomes
 
 LEVELS = [
-    pytest.param(found.level, marks=pytest.mark.skipif(not found.works, reason=f"{found.level}: {found.detail}"))
+    pytest.param(
+        found.level,
+        marks=pytest.mark.skipif(not found.works, reason=f"{found.level}: {found.detail}"),
+    )
     for found in isolation.probe_all()
 ]
 needs_landlock = pytest.mark.skipif(
-    not isolation.probe_level("landlock").works, reason="landlock: the probe says it does not work on this machine"
+    not isolation.probe_level("landlock").works,
+    reason="landlock: the probe says it does not work on this machine",
 )
 
 
 def launcher(level: Isolation, **options: Any) -> LocalAgentLauncher:
-    return LocalAgentLauncher(isolation=level, client=Path(client.__file__), policy_packages=("numpy",), **options)
+    return LocalAgentLauncher(
+        isolation=level, client=Path(client.__file__), policy_packages=("numpy",), **options
+    )
 
 
 @pytest.fixture
@@ -54,7 +66,9 @@ def script(text: str, **fields: object) -> Callable[[AgentTask], Invocation]:
     return invoke
 
 
-def run(level: Isolation, site: AgentSite, text: str, **fields: object) -> tuple[int | None, str, str]:
+def run(
+    level: Isolation, site: AgentSite, text: str, **fields: object
+) -> tuple[int | None, str, str]:
     """Exit code, standard output and error of an agent that ends by itself."""
     process = launcher(level).start(site, script(text, **fields))
     try:
@@ -65,7 +79,9 @@ def run(level: Isolation, site: AgentSite, text: str, **fields: object) -> tuple
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_agent_works_in_its_workspace_with_its_prompt_and_its_packages(level: Isolation, site: AgentSite) -> None:
+def test_agent_works_in_its_workspace_with_its_prompt_and_its_packages(
+    level: Isolation, site: AgentSite
+) -> None:
     code, out, err = run(
         level,
         site,
@@ -90,7 +106,9 @@ def test_agent_works_in_its_workspace_with_its_prompt_and_its_packages(level: Is
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_pipe_that_is_closed_ends_who_writes_to_it_as_in_any_shell(level: Isolation, site: AgentSite) -> None:
+def test_a_pipe_that_is_closed_ends_who_writes_to_it_as_in_any_shell(
+    level: Isolation, site: AgentSite
+) -> None:
     shell = ("/bin/sh", "-c", "yes | head -n 1; trap 'echo caught' PIPE; kill -PIPE $$")
     process = launcher(level).start(site, lambda _task: Invocation(shell))
     try:
@@ -103,7 +121,9 @@ def test_a_pipe_that_is_closed_ends_who_writes_to_it_as_in_any_shell(level: Isol
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_agent_is_supervised_to_its_end_on_a_full_disk(level: Isolation, site: AgentSite) -> None:
+def test_an_agent_is_supervised_to_its_end_on_a_full_disk(
+    level: Isolation, site: AgentSite
+) -> None:
     site.logs.mkdir(parents=True)
     (site.logs / "stdout.log").symlink_to("/dev/full")
     process = launcher(level).start(
@@ -117,7 +137,9 @@ def test_an_agent_is_supervised_to_its_end_on_a_full_disk(level: Isolation, site
 
 
 @needs_landlock
-def test_agent_sees_neither_record_nor_simulators_nor_other_processes_nor_network(site: AgentSite) -> None:
+def test_agent_sees_neither_record_nor_simulators_nor_other_processes_nor_network(
+    site: AgentSite,
+) -> None:
     code, out, err = run(
         "landlock",
         site,
@@ -147,11 +169,16 @@ def test_agent_sees_neither_record_nor_simulators_nor_other_processes_nor_networ
 @pytest.mark.parametrize("level", LEVELS)
 def test_exit_codes_and_signals_are_told_as_they_are(level: Isolation, site: AgentSite) -> None:
     assert run(level, site, "import sys; sys.exit(7)")[0] == 7
-    assert run(level, site, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")[0] == -signal.SIGKILL
+    assert (
+        run(level, site, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")[0]
+        == -signal.SIGKILL
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_an_agent_leaves_behind_is_ended_even_in_its_own_session(level: Isolation, site: AgentSite) -> None:
+def test_what_an_agent_leaves_behind_is_ended_even_in_its_own_session(
+    level: Isolation, site: AgentSite
+) -> None:
     marker = f"left-behind-{os.getpid()}-{level}"
     code, _, _ = run(
         level,
@@ -168,7 +195,9 @@ def test_what_an_agent_leaves_behind_is_ended_even_in_its_own_session(level: Iso
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_stop_asks_first_and_then_ends_an_agent_that_will_not(level: Isolation, site: AgentSite) -> None:
+def test_stop_asks_first_and_then_ends_an_agent_that_will_not(
+    level: Isolation, site: AgentSite
+) -> None:
     polite = """
         import os, signal, sys, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It may come before a busy machine has let the first be heard.
@@ -209,9 +238,13 @@ def wait_for_output(process: AgentProcess, site: AgentSite) -> None:
     assert becomes(said), "the agent printed nothing"
 
 
-def test_endless_output_keeps_its_head_and_its_tail(site: AgentSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_output_keeps_its_head_and_its_tail(
+    site: AgentSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("evopolicy.execution.agent.launcher.OUTPUT_BYTES", 1000)
-    process = launcher("none").start(site, script("import sys\nsys.stdout.write('head' + 'x' * 9_000_000 + 'tail')"))
+    process = launcher("none").start(
+        site, script("import sys\nsys.stdout.write('head' + 'x' * 9_000_000 + 'tail')")
+    )
     process.wait(PATIENCE)
     process.stop()
     kept = (site.logs / "stdout.log").read_bytes()
@@ -240,8 +273,11 @@ def test_no_environment_value_reaches_the_logs(site: AgentSite) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_killed_host_leaves_no_process_of_its_agent(level: Isolation, site: AgentSite, tmp_path: Path) -> None:
-    """And whoever goes on for it waits for that, and keeps of the home what the Host would have kept."""
+def test_a_killed_host_leaves_no_process_of_its_agent(
+    level: Isolation, site: AgentSite, tmp_path: Path
+) -> None:
+    """And whoever goes on for it waits for that, and keeps of the home what the Host would have
+    kept."""
     marker = f"orphan-{os.getpid()}-{level}"
     agent = f"""
         import os, signal, subprocess, sys, time
@@ -310,7 +346,8 @@ def test_a_supervisor_that_is_killed_leaves_no_process_of_its_agent(
 
 @pytest.mark.parametrize("level", [found for found in LEVELS if found.values[0] != "none"])
 def test_a_signal_ends_no_call_that_makes_a_process(level: Isolation, site: AgentSite) -> None:
-    """A shell hears of each child that ends: where that broke off its next fork, `a | b` would fail now and then."""
+    """A shell hears of each child that ends: where that broke off its next fork, `a | b` would fail
+    now and then."""
     code, out, err = run(
         level,
         site,
@@ -347,7 +384,9 @@ def test_its_processes_and_threads_are_bounded_whoever_the_host_is(
     level: Isolation, site: AgentSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_bubblewrap, "PROCESSES", 40)
-    monkeypatch.setattr(agent_bubblewrap, "processes", lambda: 0)  # as for root: the kernel's own bound is none
+    monkeypatch.setattr(
+        agent_bubblewrap, "processes", lambda: 0
+    )  # as for root: the kernel's own bound is none
     code, out, err = run(
         level,
         site,
@@ -388,8 +427,11 @@ def test_its_processes_and_threads_are_bounded_whoever_the_host_is(
 
 
 @pytest.mark.parametrize("level", [found for found in LEVELS if found.values[0] != "none"])
-def test_programs_wait_for_threads_locks_and_times_as_outside(level: Isolation, site: AgentSite) -> None:
-    """C libraries join threads, and several processes share locks, by futexes that are not private."""
+def test_programs_wait_for_threads_locks_and_times_as_outside(
+    level: Isolation, site: AgentSite
+) -> None:
+    """C libraries join threads, and several processes share locks, by futexes that are not
+    private."""
     code, out, err = run(
         level,
         site,
@@ -428,7 +470,9 @@ def test_programs_wait_for_threads_locks_and_times_as_outside(level: Isolation, 
 
 
 @needs_landlock
-def test_an_agent_at_landlock_leaves_nothing_outside_and_reaches_no_other_process(site: AgentSite) -> None:
+def test_an_agent_at_landlock_leaves_nothing_outside_and_reaches_no_other_process(
+    site: AgentSite,
+) -> None:
     victim = subprocess.Popen(["sleep", "600"])
     try:
         code, out, err = run(

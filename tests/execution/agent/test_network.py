@@ -1,4 +1,5 @@
-"""What network an agent has: by the Host's proxy, to named hosts, the machine's own, or none; and who holds the key."""
+"""What network an agent has: by the Host's proxy, to named hosts, the machine's own, or none; and
+who holds the key."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from tests.execution import upstream as up
 from tests.execution.conftest import PATIENCE
 
 needs_bubblewrap = pytest.mark.skipif(
-    not isolation.probe_level("bubblewrap").works, reason="bubblewrap: the probe says it does not work on this machine"
+    not isolation.probe_level("bubblewrap").works,
+    reason="bubblewrap: the probe says it does not work on this machine",
 )
 KEY = "sk-the-real-key-0123456789"
 TOOLS = """
@@ -74,7 +76,9 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[up.Upstream]:
 
 
 def provider(upstream: up.Upstream, **changes: Any) -> Provider:
-    example = ModelProvider(f"{upstream.url}/v1", ("POST /chat",), key_variable="EXAMPLE_KEY", models=("m",))
+    example = ModelProvider(
+        f"{upstream.url}/v1", ("POST /chat",), key_variable="EXAMPLE_KEY", models=("m",)
+    )
     return replace(example, **changes)
 
 
@@ -86,7 +90,8 @@ def run(
     level: Isolation = "bubblewrap",
     **limits: int,
 ) -> list[str]:
-    """The lines an agent prints that ends well. It finds what stands for its provider's URL in `url`."""
+    """The lines an agent prints that ends well. It finds what stands for its provider's URL in
+    `url`."""
 
     def invoke(task: AgentTask) -> Invocation:
         source = f"{TOOLS}\nurl = {task.provider_url!r}\n{textwrap.dedent(text)}"
@@ -110,16 +115,19 @@ def run(
 
 
 def logged(site: AgentSite) -> list[dict[str, Any]]:
-    """In the order of the requests: a line is written when its answer has gone, and the next may be written first."""
+    """In the order of the requests: a line is written when its answer has gone, and the next may be
+    written first."""
     lines = (json.loads(line) for line in (site.logs / "proxy.jsonl").read_text().splitlines())
     return sorted(lines, key=lambda line: float(line["time"]))
 
 
-# --- proxy -----------------------------------------------------------------------------------------------------------
+# --- proxy ----------------------------------------------------------------------------------------
 
 
 @needs_bubblewrap
-def test_an_agent_asks_its_model_by_the_proxy_without_its_key(site: AgentSite, upstream: up.Upstream) -> None:
+def test_an_agent_asks_its_model_by_the_proxy_without_its_key(
+    site: AgentSite, upstream: up.Upstream
+) -> None:
     out = run(
         site,
         """
@@ -141,7 +149,9 @@ def test_an_agent_asks_its_model_by_the_proxy_without_its_key(site: AgentSite, u
 
 
 @needs_bubblewrap
-def test_the_key_is_nowhere_in_the_sandbox_and_in_no_log(site: AgentSite, upstream: up.Upstream) -> None:
+def test_the_key_is_nowhere_in_the_sandbox_and_in_no_log(
+    site: AgentSite, upstream: up.Upstream
+) -> None:
     out = run(
         site,
         f"""
@@ -165,7 +175,8 @@ def test_the_key_is_nowhere_in_the_sandbox_and_in_no_log(site: AgentSite, upstre
         """,
         provider(upstream),
     )
-    # Where the search itself writes what it looks for, it finds it: the script holds it in two halves.
+    # Where the search itself writes what it looks for, it finds it: the script holds it in two
+    # halves.
     assert out == [f"[] False {DUMMY_KEY}", "True"]
     assert all(KEY.encode() not in path.read_bytes() for path in site.logs.iterdir())
     assert upstream.asked[0].headers["authorization"] == f"Bearer {KEY}"
@@ -174,11 +185,15 @@ def test_the_key_is_nowhere_in_the_sandbox_and_in_no_log(site: AgentSite, upstre
 @needs_bubblewrap
 def test_a_key_may_have_another_name_in_the_sandbox(site: AgentSite, upstream: up.Upstream) -> None:
     words = "print(os.environ['AGENTS_KEY'], 'EXAMPLE_KEY' in os.environ)"
-    assert run(site, words, provider(upstream, agent_variable="AGENTS_KEY")) == [f"{DUMMY_KEY} False"]
+    assert run(site, words, provider(upstream, agent_variable="AGENTS_KEY")) == [
+        f"{DUMMY_KEY} False"
+    ]
 
 
 @needs_bubblewrap
-def test_events_stream_through_the_sandbox_one_by_one(site: AgentSite, upstream: up.Upstream) -> None:
+def test_events_stream_through_the_sandbox_one_by_one(
+    site: AgentSite, upstream: up.Upstream
+) -> None:
     go = site.workspace / "go"
 
     def answer(link: socket.socket, _: up.Asked) -> None:
@@ -227,13 +242,20 @@ def test_many_connections_at_once_are_all_served(site: AgentSite, upstream: up.U
 
 @needs_bubblewrap
 def test_the_cap_on_requests_holds_in_the_sandbox(site: AgentSite, upstream: up.Upstream) -> None:
-    out = run(site, "print([ask(url + '/chat', {'model': 'm'})[0] for _ in range(3)])", provider(upstream), requests=2)
+    out = run(
+        site,
+        "print([ask(url + '/chat', {'model': 'm'})[0] for _ in range(3)])",
+        provider(upstream),
+        requests=2,
+    )
     assert out == ["[200, 200, 403]"]
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("network", ["proxy", "none"])
-def test_nothing_else_of_the_network_is_reached(site: AgentSite, upstream: up.Upstream, network: AgentNetwork) -> None:
+def test_nothing_else_of_the_network_is_reached(
+    site: AgentSite, upstream: up.Upstream, network: AgentNetwork
+) -> None:
     needs = provider(upstream) if network == "proxy" else None
     abstract = f"\0evopolicy-test-{os.getpid()}"
     with socket.create_server(("0.0.0.0", 0)) as other, socket.socket(socket.AF_UNIX) as unix:
@@ -262,12 +284,16 @@ def test_nothing_else_of_the_network_is_reached(site: AgentSite, upstream: up.Up
 def _addresses() -> list[str]:
     """This machine's own, beside loopback."""
     try:
-        return [address for address in socket.gethostbyname_ex(socket.gethostname())[2] if address[:4] != "127."]
+        return [
+            address
+            for address in socket.gethostbyname_ex(socket.gethostname())[2]
+            if address[:4] != "127."
+        ]
     except OSError:
         return []
 
 
-# --- allowlist, open -------------------------------------------------------------------------------------------------
+# --- allowlist, open ------------------------------------------------------------------------------
 
 
 @needs_bubblewrap
@@ -300,25 +326,36 @@ def test_an_allowlist_lets_named_hosts_only(site: AgentSite, upstream: up.Upstre
     assert out[2] == f"False {upstream.url}/v1 {KEY[::-1]}"
     assert out[3].startswith("0 ") and out[4].startswith("403 ")
     assert other.asked == []
-    assert [line["path"] for line in logged(site) if "refused" not in line] == [f"localhost:{upstream.port}"]
+    assert [line["path"] for line in logged(site) if "refused" not in line] == [
+        f"localhost:{upstream.port}"
+    ]
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("with_provider", [True, False])
-def test_open_is_the_machines_own_network(site: AgentSite, upstream: up.Upstream, with_provider: bool) -> None:
+def test_open_is_the_machines_own_network(
+    site: AgentSite, upstream: up.Upstream, with_provider: bool
+) -> None:
     needs = provider(upstream) if with_provider else None
     out = run(
-        site, f"print(reach('localhost', {upstream.port}), os.environ.get('EXAMPLE_KEY', '')[::-1])", needs, "open"
+        site,
+        f"print(reach('localhost', {upstream.port}), os.environ.get('EXAMPLE_KEY', '')[::-1])",
+        needs,
+        "open",
     )
     assert out == [f"True {KEY[::-1] if with_provider else ''}"]
 
 
-def test_without_isolation_an_agent_asks_its_provider_itself(site: AgentSite, upstream: up.Upstream) -> None:
-    out = run(site, "print(*ask(url + '/chat', {'model': 'any'}))", provider(upstream), "open", "none")
+def test_without_isolation_an_agent_asks_its_provider_itself(
+    site: AgentSite, upstream: up.Upstream
+) -> None:
+    out = run(
+        site, "print(*ask(url + '/chat', {'model': 'any'}))", provider(upstream), "open", "none"
+    )
     assert "hello" in out[0] and upstream.asked[0].target == "/v1/chat"
 
 
-# --- what goes together ----------------------------------------------------------------------------------------------
+# --- what goes together ---------------------------------------------------------------------------
 
 NEEDS = ModelProvider("https://api.example.com/v1", ("POST /chat",))
 LOGIN = replace(NEEDS, subscription=True)
@@ -328,17 +365,19 @@ LOGIN = replace(NEEDS, subscription=True)
     ("level", "asked", "needs", "found"),
     [
         ("bubblewrap", "proxy", NEEDS, "proxy"), ("bubblewrap", "allowlist", NEEDS, "allowlist"),
-        ("bubblewrap", "open", NEEDS, "open"), ("bubblewrap", "none", NEEDS, "has to reach its provider"),
-        ("bubblewrap", "proxy", LOGIN, "subscription's login.*set execution.agent_network=allowlist"),
+        ("bubblewrap", "open", NEEDS, "open"), ("bubblewrap", "none", NEEDS, "has to reach its " "provider"),
+        ("bubblewrap", "proxy", LOGIN, "subscription's login.*set " "execution.agent_network=allowlist"),
         ("bubblewrap", "allowlist", LOGIN, "allowlist"), ("bubblewrap", "open", LOGIN, "open"),
-        ("landlock", "proxy", NEEDS, "needs isolation bubblewrap, found landlock: install the package 'bubblewrap'"),
+        ("landlock", "proxy", NEEDS, "needs isolation bubblewrap, found landlock: install the " "package 'bubblewrap'"),
         ("landlock", "open", NEEDS, "needs isolation bubblewrap"), ("landlock", "open", None, "needs isolation"),
-        ("none", "proxy", NEEDS, "install the package 'bubblewrap'.*or set execution.agent_network=open"),
+        ("none", "proxy", NEEDS, "install the package 'bubblewrap'.*or set " "execution.agent_network=open"),
         ("none", "open", NEEDS, "open"), ("bubblewrap", "open", None, "open"), ("bubblewrap", "proxy", None, "none"),
         ("landlock", "proxy", None, "none"), ("landlock", "none", None, "none"), ("none", "allowlist", None, "none"),
     ],
 )  # fmt: skip
-def test_a_network_needs_bubblewrap(level: Isolation, asked: AgentNetwork, needs: Provider | None, found: str) -> None:
+def test_a_network_needs_bubblewrap(
+    level: Isolation, asked: AgentNetwork, needs: Provider | None, found: str
+) -> None:
     if " " not in found:
         assert agent_network.check(level, asked, needs) == found
         return
@@ -347,7 +386,9 @@ def test_a_network_needs_bubblewrap(level: Isolation, asked: AgentNetwork, needs
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", "two\nlines"])
-def test_a_missing_key_is_named_by_its_variable(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_named_by_its_variable(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("NO_SUCH_KEY", value)

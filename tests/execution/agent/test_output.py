@@ -1,4 +1,5 @@
-"""What an agent prints on its way to disk: no secret is written, however it is cut, and it is known when lines came."""
+"""What an agent prints on its way to disk: no secret is written, however it is cut, and it is known
+when lines came."""
 
 from __future__ import annotations
 
@@ -47,7 +48,17 @@ def test_a_secret_is_masked_wherever_it_is_cut(form: str) -> None:
 
 def test_pieces_of_any_text_are_masked_as_the_whole_is() -> None:
     chance = random.Random(3)
-    parts = [*FORMS, "word ", "\n", "XoX", "plain", "text here, ", "-----BEGIN ", '"', "first line of it\n"]
+    parts = [
+        *FORMS,
+        "word ",
+        "\n",
+        "XoX",
+        "plain",
+        "text here, ",
+        "-----BEGIN ",
+        '"',
+        "first line of it\n",
+    ]
     for _ in range(1500):
         text = "".join(chance.choice(parts) for _ in range(chance.randrange(12))).encode()
         masking, out, place = Masking(MASKER), b"", 0
@@ -80,7 +91,7 @@ def test_a_secret_across_the_pieces_of_a_very_long_line_is_masked(place: int) ->
     assert max(map(len, pieces)) < 2 * PENDING_BYTES
 
 
-# --- a stream --------------------------------------------------------------------------------------------------------
+# --- a stream -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -118,9 +129,17 @@ class Pipe:
         return self.times.read_text().splitlines()
 
 
-def test_lines_are_listed_at_the_tenth_of_a_second_they_came(tmp_path: Path, clock: Callable[[float], None]) -> None:
+def test_lines_are_listed_at_the_tenth_of_a_second_they_came(
+    tmp_path: Path, clock: Callable[[float], None]
+) -> None:
     pipe = Pipe(tmp_path)
-    for seconds, words in ((0.31, b"a\nb\n"), (0.34, b"c\n"), (0.41, b"d\nhal"), (1.26, b"f\n"), (2.0, b"")):
+    for seconds, words in (
+        (0.31, b"a\nb\n"),
+        (0.34, b"c\n"),
+        (0.41, b"d\nhal"),
+        (1.26, b"f\n"),
+        (2.0, b""),
+    ):
         clock(seconds)
         pipe.says(words)
     clock(3.0)
@@ -129,7 +148,9 @@ def test_lines_are_listed_at_the_tenth_of_a_second_they_came(tmp_path: Path, clo
     assert pipe.listed() == ["0 0.3", "3 0.4", "4 1.2", "5 3.0"]
 
 
-def test_lines_are_counted_as_they_are_written(tmp_path: Path, clock: Callable[[float], None]) -> None:
+def test_lines_are_counted_as_they_are_written(
+    tmp_path: Path, clock: Callable[[float], None]
+) -> None:
     pipe = Pipe(tmp_path)
     clock(1)
     pipe.says(f"{LINES}\n".encode())
@@ -152,7 +173,9 @@ def test_times_of_a_very_long_stream_are_bounded(
     assert pipe.listed() == ["0 0.0", "1 0.5", "2 1.0", "4 2.0", "6 3.0", "8 4.0"]
 
 
-def test_a_quiet_line_is_written_without_its_end_and_its_secret(tmp_path: Path, clock: Callable[[float], None]) -> None:
+def test_a_quiet_line_is_written_without_its_end_and_its_secret(
+    tmp_path: Path, clock: Callable[[float], None]
+) -> None:
     pipe = Pipe(tmp_path)
     pipe.says(b"a question plain-")
     pipe.stream.look()

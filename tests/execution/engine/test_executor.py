@@ -69,7 +69,9 @@ def failure(results: list[EpisodeResult]) -> PolicyFailure:
     return found
 
 
-def test_results_come_in_the_order_of_the_episodes(engine: LocalExecutor, program: Programs) -> None:
+def test_results_come_in_the_order_of_the_episodes(
+    engine: LocalExecutor, program: Programs
+) -> None:
     episodes = list(reversed(toys.episodes(9)))
     results = engine.evaluate(program(STEADY), episodes)
     assert [result.index for result in results] == [episode.index for episode in episodes]
@@ -82,7 +84,9 @@ def test_outcomes_are_equal_on_any_number_of_workers_and_at_every_level(
     make_engine: Engines, program: Programs, level: str
 ) -> None:
     folder = program(RANDOM)
-    expected = outcomes(make_engine(isolation="none", workers=1, lanes=1).evaluate(folder, toys.episodes(12)))
+    expected = outcomes(
+        make_engine(isolation="none", workers=1, lanes=1).evaluate(folder, toys.episodes(12))
+    )
     for workers, lanes in ((1, 4), (2, 4), (4, 2)):
         engine = make_engine(isolation=level, workers=workers, lanes=lanes)
         assert outcomes(engine.evaluate(folder, toys.episodes(12))) == expected
@@ -90,7 +94,9 @@ def test_outcomes_are_equal_on_any_number_of_workers_and_at_every_level(
     assert len({outcome.episode_return for outcome in expected}) == 12
 
 
-def test_an_episode_starts_with_nothing_of_another(engine: LocalExecutor, program: Programs) -> None:
+def test_an_episode_starts_with_nothing_of_another(
+    engine: LocalExecutor, program: Programs
+) -> None:
     folder = program(
         """
         import os, sys
@@ -140,7 +146,9 @@ def test_an_error_in_progress_ends_the_evaluation_and_the_engine_works_on(
     assert len(outcomes(engine.evaluate(folder, toys.episodes(3)))) == 3
 
 
-def test_an_evaluation_that_ends_by_an_error_leaves_no_worker_at_its_episodes(program: Programs) -> None:
+def test_an_evaluation_that_ends_by_an_error_leaves_no_worker_at_its_episodes(
+    program: Programs,
+) -> None:
     before = set(worker_processes())
 
     def stop(_result: EpisodeResult) -> None:
@@ -153,8 +161,12 @@ def test_an_evaluation_that_ends_by_an_error_leaves_no_worker_at_its_episodes(pr
         assert set(worker_processes()) - before == set()
 
 
-def test_a_trace_holds_the_reset_and_every_step(engine: LocalExecutor, program: Programs, tmp_path: Path) -> None:
-    results = engine.evaluate(program(STEADY), toys.episodes(3, first=4), traces=tmp_path / "traces")
+def test_a_trace_holds_the_reset_and_every_step(
+    engine: LocalExecutor, program: Programs, tmp_path: Path
+) -> None:
+    results = engine.evaluate(
+        program(STEADY), toys.episodes(3, first=4), traces=tmp_path / "traces"
+    )
     for result in results:
         assert result.trace == tmp_path / "traces" / f"{result.index:06d}.trace"
         rows = list(read_trace(result.trace))
@@ -225,7 +237,9 @@ def test_any_natural_spelling_of_an_action_is_taken(
         class Says:
             def act(self, observation): return {spelling}
     """)
-    assert outcomes(make_engine(action=action).evaluate(folder, toys.episodes(1)))[0].failure is None
+    assert (
+        outcomes(make_engine(action=action).evaluate(folder, toys.episodes(1)))[0].failure is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -321,7 +335,8 @@ def test_a_traceback_shows_the_programs_own_frames_and_no_path_of_this_machine(
         ("def make_policy(context): return object()", "make_policy", "act"),
         ("def make_policy(context): raise ValueError('mine')", "make_policy", "ValueError: mine"),
         (
-            "class Policy:\n def __init__(self, *a): pass\n def reset(self, i): 1 / 0\n def act(self, o): return 0",
+            "class Policy:\n def __init__(self, *a): pass\n def reset(self, i): 1 / 0\n def "
+            "act(self, o): return 0",
             "reset",
             "ZeroDivisionError",
         ),
@@ -355,7 +370,9 @@ def test_printed_text_is_kept_with_its_head_and_tail_and_the_middle_counted(
     assert output.omitted_bytes == 5 * (6 + 100_001 + 4) - 4096
 
 
-def test_modules_of_the_program_win_over_loaded_ones_of_the_same_name(engine: LocalExecutor, program: Programs) -> None:
+def test_modules_of_the_program_win_over_loaded_ones_of_the_same_name(
+    engine: LocalExecutor, program: Programs
+) -> None:
     folder = program(
         """
         import statistics, textwrap
@@ -363,12 +380,17 @@ def test_modules_of_the_program_win_over_loaded_ones_of_the_same_name(engine: Lo
         class Uses:
             def act(self, observation): return statistics.MINE + textwrap.MINE
     """,
-        {"statistics.py": "MINE = 1", "textwrap.py": "MINE = 1"},  # the second is loaded before any Program is
+        {
+            "statistics.py": "MINE = 1",
+            "textwrap.py": "MINE = 1",
+        },  # the second is loaded before any Program is
     )
     assert outcomes(engine.evaluate(folder, toys.episodes(1)))[0].failure is None
 
 
-def test_scipy_can_be_imported_wherever_the_program_does_it(engine: LocalExecutor, program: Programs) -> None:
+def test_scipy_can_be_imported_wherever_the_program_does_it(
+    engine: LocalExecutor, program: Programs
+) -> None:
     folder = program("""
         from scipy.linalg import expm
         def make_policy(context): return Late()
@@ -377,20 +399,37 @@ def test_scipy_can_be_imported_wherever_the_program_does_it(engine: LocalExecuto
                 import scipy.special
                 return int(scipy.special.expit(expm([[0.0]])[0][0]) > 2)
     """)
-    assert [outcome.failure for outcome in outcomes(engine.evaluate(folder, toys.episodes(2)))] == [None, None]
+    assert [outcome.failure for outcome in outcomes(engine.evaluate(folder, toys.episodes(2)))] == [
+        None,
+        None,
+    ]
 
 
-def test_source_that_breaks_the_compiler_is_the_programs_own_failure(engine: LocalExecutor, program: Programs) -> None:
-    for source in ("x = " + "-" * 200_000 + "1\n", "x = " + "(" * 5_000 + ")" * 5_000 + "\n", "x = '\\x00\x00'\n"):
+def test_source_that_breaks_the_compiler_is_the_programs_own_failure(
+    engine: LocalExecutor, program: Programs
+) -> None:
+    for source in (
+        "x = " + "-" * 200_000 + "1\n",
+        "x = " + "(" * 5_000 + ")" * 5_000 + "\n",
+        "x = '\\x00\x00'\n",
+    ):
         found = failure(engine.evaluate(program(source), toys.episodes(1)))
-        assert found.phase == "import" and found.kind in ("exception", "died"), "no memory was short"
-        assert found.limit is None and ("MemoryError" not in found.message or "nested too deeply" in found.message)
+        assert found.phase == "import" and found.kind in ("exception", "died"), (
+            "no memory was short"
+        )
+        assert found.limit is None and (
+            "MemoryError" not in found.message or "nested too deeply" in found.message
+        )
 
 
 @pytest.mark.parametrize(
     ("act", "kind", "words"),
     [
-        ("def deep(n): return deep(n - 1) if n else bytes(1 << 40)", "exception", "calls deep in a recursion"),
+        (
+            "def deep(n): return deep(n - 1) if n else bytes(1 << 40)",
+            "exception",
+            "calls deep in a recursion",
+        ),
         ("def deep(n): raise MemoryError", "memory", "MemoryError"),
         ("def deep(n): return len(bytes(1 << 40))", "memory", "MemoryError"),
     ],
@@ -400,13 +439,17 @@ def test_what_is_no_lack_of_memory_is_not_told_as_one(
 ) -> None:
     folder = program(
         f"import sys\nsys.setrecursionlimit(10_000)\n{act}\n"
-        "def make_policy(context): return P()\nclass P:\n    def act(self, observation): return deep(1_500)\n"
+        "def make_policy(context): return P()\nclass P:\n    def act(self, observation): return "
+        "deep(1_500)\n"
     )
     found = failure(make_engine().evaluate(folder, toys.episodes(1)))
-    assert (found.kind, found.limit is not None) == (kind, kind == "memory") and words in found.message
+    assert (found.kind, found.limit is not None) == (
+        kind,
+        kind == "memory",
+    ) and words in found.message
 
 
-# --- faults ------------------------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trouble", ["raise@make", "raise@reset", "raise@step"])
@@ -427,26 +470,46 @@ def test_a_step_that_raises_for_the_same_actions_again_is_told_as_what_the_polic
     fault = make_engine(trouble="raise@step").evaluate(folder, toys.episodes(2))[1].fault
     assert fault is not None and fault.raised is not None
     outcome = fault.raised
-    assert (outcome.index, outcome.ending, outcome.length, outcome.episode_return) == (1, "failed", 0, 0.0)
-    assert outcome.failure is not None and outcome.output.text == "hi\n" and outcome.measures == {"steps": 1}
+    assert (outcome.index, outcome.ending, outcome.length, outcome.episode_return) == (
+        1,
+        "failed",
+        0,
+        0.0,
+    )
+    assert (
+        outcome.failure is not None
+        and outcome.output.text == "hi\n"
+        and outcome.measures == {"steps": 1}
+    )
     assert (outcome.failure.kind, outcome.failure.step) == ("invalid_action", 0)
-    assert outcome.failure.message == "the Environment raises ValueError in step 1 whenever it is given these Actions"
+    assert (
+        outcome.failure.message
+        == "the Environment raises ValueError in step 1 whenever it is given these Actions"
+    )
 
 
 @pytest.mark.parametrize("trouble", ["raise_once@step", "disk@step", "nan", "raise@reset"])
 def test_what_does_not_come_back_or_is_no_answer_to_an_action_blames_no_policy(
     make_engine: Engines, program: Programs, tmp_path: Path, trouble: str
 ) -> None:
-    results = make_engine(trouble=trouble, marks=str(tmp_path)).evaluate(program(STEADY), toys.episodes(2))
+    results = make_engine(trouble=trouble, marks=str(tmp_path)).evaluate(
+        program(STEADY), toys.episodes(2)
+    )
     assert results[1].fault is not None and results[1].fault.raised is None
 
 
 def test_an_environment_may_refuse_an_action_that_is_a_member_of_its_space(
     make_engine: Engines, program: Programs
 ) -> None:
-    failure = outcomes(make_engine(trouble="refuse@step").evaluate(program(STEADY), toys.episodes(2)))[1].failure
+    failure = outcomes(
+        make_engine(trouble="refuse@step").evaluate(program(STEADY), toys.episodes(2))
+    )[1].failure
     assert failure is not None
-    assert (failure.kind, failure.message, failure.step) == ("invalid_action", "the door is locked", 0)
+    assert (failure.kind, failure.message, failure.step) == (
+        "invalid_action",
+        "the door is locked",
+        0,
+    )
 
 
 def test_rewards_that_are_not_finite_and_observations_of_another_shape_are_faults(
@@ -457,16 +520,21 @@ def test_rewards_that_are_not_finite_and_observations_of_another_shape_are_fault
         assert fault is not None and fault.kind == "environment" and words in fault.message
 
 
-def test_a_policy_is_never_charged_for_a_slow_environment(make_engine: Engines, program: Programs) -> None:
+def test_a_policy_is_never_charged_for_a_slow_environment(
+    make_engine: Engines, program: Programs
+) -> None:
     # Ten steps of 0.3 s each: more than the Episode's time, and each more than a call's.
     limits = dataclasses.replace(LIMITS, act_seconds=0.25, episode_seconds=2.5, stall_factor=1000.0)
-    results = make_engine(trouble="slow@step", limits=limits, steps=10).evaluate(program(STEADY), toys.episodes(3))
+    results = make_engine(trouble="slow@step", limits=limits, steps=10).evaluate(
+        program(STEADY), toys.episodes(3)
+    )
     assert [outcome.failure for outcome in outcomes(results)] == [None, None, None]
 
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """For an Environment that hangs: once it does, its call has lasted as long as it may, and no other ever has."""
+    """For an Environment that hangs: once it does, its call has lasted as long as it may, and no
+    other ever has."""
     busy = WorkerHandle.busy
 
     def later(self: WorkerHandle) -> tuple[int, float] | None:
@@ -485,7 +553,9 @@ def hanging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 def test_an_environment_that_hangs_is_a_fault_and_the_others_are_played(
     make_engine: Engines, program: Programs, hanging: dict[str, Any]
 ) -> None:
-    results = make_engine(trouble="hang@step", **hanging).evaluate(program(STEADY), toys.episodes(6))
+    results = make_engine(trouble="hang@step", **hanging).evaluate(
+        program(STEADY), toys.episodes(6)
+    )
     assert [bool(result.outcome) for result in results] == [True, False, True, True, True, True]
     assert results[1].fault is not None
     assert f"longer than {LIMITS.step_seconds:g} s" in results[1].fault.message
@@ -495,11 +565,17 @@ def test_an_environment_that_hangs_is_a_fault_and_the_others_are_played(
 def test_every_call_of_an_environment_is_watched(
     make_engine: Engines, program: Programs, hanging: dict[str, Any], place: str
 ) -> None:
-    results = make_engine(trouble=f"hang@{place}", **hanging).evaluate(program(STEADY), toys.episodes(4))
-    assert [result.index for result in results if result.fault and result.fault.kind == "environment"] == [1]
+    results = make_engine(trouble=f"hang@{place}", **hanging).evaluate(
+        program(STEADY), toys.episodes(4)
+    )
+    assert [
+        result.index for result in results if result.fault and result.fault.kind == "environment"
+    ] == [1]
 
 
-def test_large_scenarios_and_measures_block_neither_side(make_engine: Engines, program: Programs) -> None:
+def test_large_scenarios_and_measures_block_neither_side(
+    make_engine: Engines, program: Programs
+) -> None:
     engine = make_engine(trouble="large", workers=2)
     scenario = {"large": list(range(25_000))}
     episodes = [dataclasses.replace(episode, scenario=scenario) for episode in toys.episodes(40)]
@@ -515,7 +591,9 @@ def test_measures_too_large_to_be_sent_are_a_fault_of_that_episode_alone(
     assert results[0].outcome is not None, "it was sent before"
     fault = results[1].fault
     assert fault is not None and fault.kind == "environment"
-    assert re.search(r"measures are a message of \d{5,} bytes; at most 10000 can be sent", fault.message)
+    assert re.search(
+        r"measures are a message of \d{5,} bytes; at most 10000 can be sent", fault.message
+    )
 
 
 def test_a_worker_that_does_nothing_is_ended_and_its_episodes_are_played_again(
@@ -558,7 +636,10 @@ def test_what_a_worker_takes_to_start_is_no_part_of_its_first_job(
     monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
     (episode,) = toys.episodes(1)
     with ThreadPoolExecutor(1) as threads:
-        for job in (PictureJob(0, episode, tmp_path, tmp_path), EpisodeJob(0, tmp_path, episode, None)):
+        for job in (
+            PictureJob(0, episode, tmp_path, tmp_path),
+            EpisodeJob(0, tmp_path, episode, None),
+        ):
             told: Any = WorkerReady()
             worker = WorkerHandle(told, tmp_path / "log", threads)
             worker.send(job)
@@ -574,7 +655,9 @@ def test_what_a_worker_takes_to_start_is_no_part_of_its_first_job(
             ends[-1].sock.close()
 
 
-def test_a_crashed_worker_costs_its_episodes_one_retry(make_engine: Engines, program: Programs, tmp_path: Path) -> None:
+def test_a_crashed_worker_costs_its_episodes_one_retry(
+    make_engine: Engines, program: Programs, tmp_path: Path
+) -> None:
     engine = make_engine(trouble="crash_once@step", marks=str(tmp_path), workers=1)
     results = outcomes(engine.evaluate(program(STEADY), toys.episodes(6)))
     assert results == outcomes(make_engine(workers=1).evaluate(program(STEADY), toys.episodes(6)))
@@ -587,15 +670,23 @@ def test_an_episode_that_always_crashes_its_worker_is_a_fault_and_the_others_are
     results = engine.evaluate(program(STEADY), toys.episodes(6))
     assert [bool(result.outcome) for result in results] == [True, False, True, True, True, True]
     assert results[1].fault is not None and "exit code 9" in results[1].fault.message
-    assert (tmp_path / "crashed").read_text() == "xx", "it is played once more, and no more than that"
+    assert (tmp_path / "crashed").read_text() == "xx", (
+        "it is played once more, and no more than that"
+    )
 
 
 def test_environments_are_closed(make_engine: Engines, program: Programs, tmp_path: Path) -> None:
     make_engine(marks=str(tmp_path)).evaluate(program(STEADY), toys.episodes(3))
-    assert sorted(path.name for path in tmp_path.glob("closed-*")) == ["closed-0", "closed-1", "closed-2"]
+    assert sorted(path.name for path in tmp_path.glob("closed-*")) == [
+        "closed-0",
+        "closed-1",
+        "closed-2",
+    ]
 
 
-def test_a_benchmark_that_ends_every_worker_is_an_error_and_not_tried_for_ever(program: Programs) -> None:
+def test_a_benchmark_that_ends_every_worker_is_an_error_and_not_tried_for_ever(
+    program: Programs,
+) -> None:
     reference = BenchmarkReference("tests.execution.toys:dying", {})
     with (
         LocalExecutor(reference, LIMITS, workers=1, isolation=LEVELS[0]) as engine,
@@ -613,10 +704,12 @@ def test_a_benchmark_that_cannot_be_loaded_is_an_error_with_its_reason(program: 
         engine.evaluate(program(STEADY), toys.episodes(1))
 
 
-# --- check and render --------------------------------------------------------------------------------------------
+# --- check and render -----------------------------------------------------------------------------
 
 
-def test_check_asks_for_actions_on_observations_sampled_by_the_seed(engine: LocalExecutor, program: Programs) -> None:
+def test_check_asks_for_actions_on_observations_sampled_by_the_seed(
+    engine: LocalExecutor, program: Programs
+) -> None:
     folder = program("""
         def make_policy(context): return Sums()
         class Sums:
@@ -625,13 +718,19 @@ def test_check_asks_for_actions_on_observations_sampled_by_the_seed(engine: Loca
                 return 1
     """)
     report = engine.check(folder, 5)
-    assert (report.ok, list(report.actions), len(report.output.text.splitlines())) == (True, [1, 1, 1], 8)
+    assert (report.ok, list(report.actions), len(report.output.text.splitlines())) == (
+        True,
+        [1, 1, 1],
+        8,
+    )
     assert engine.check(folder, 5) == report != engine.check(folder, 6)
     first = np.asarray(toys.OBSERVATIONS["vector"].sample(np.random.default_rng(5)))
     assert report.output.text.splitlines()[0] == str(float(first.sum()))
 
 
-def test_check_tells_what_an_episode_would_have_told(engine: LocalExecutor, program: Programs) -> None:
+def test_check_tells_what_an_episode_would_have_told(
+    engine: LocalExecutor, program: Programs
+) -> None:
     report = engine.check(program("def make_policy(context): return None"), 1)
     assert not report.ok and report.failure is not None
     assert (report.failure.kind, report.failure.phase) == ("exception", "make_policy")
@@ -658,18 +757,23 @@ def test_a_picture_that_cannot_be_made_is_none_and_the_others_are_made(
     def later(self: WorkerHandle, seconds: float) -> bool:
         # Once it hangs its time is up, and no other's ever is.
         hangs = (tmp_path / "out" / toys.HANGS).exists()
-        return overdue(self, 0.0 if hangs and any(job.episode.index == 1 for job in pictures(self)) else seconds)
+        return overdue(
+            self,
+            0.0 if hangs and any(job.episode.index == 1 for job in pictures(self)) else seconds,
+        )
 
     def pictures(worker: WorkerHandle) -> list[PictureJob]:
         return [job for job in worker.jobs.values() if isinstance(job, PictureJob)]
 
     monkeypatch.setattr(WorkerHandle, "overdue", later)
     engine = make_engine(trouble=trouble)
-    jobs = [RenderJob(episode, tmp_path / "a.trace", tmp_path / "out") for episode in toys.episodes(3)]
+    jobs = [
+        RenderJob(episode, tmp_path / "a.trace", tmp_path / "out") for episode in toys.episodes(3)
+    ]
     assert [artifact.name for artifact in engine.render(jobs)] == ["0.txt", "2.txt"]
 
 
-# --- asking for it -----------------------------------------------------------------------------------------------
+# --- asking for it --------------------------------------------------------------------------------
 
 
 def test_wrong_words_and_numbers_are_refused_by_name() -> None:
@@ -685,8 +789,11 @@ def test_wrong_words_and_numbers_are_refused_by_name() -> None:
         )
 
 
-def test_threads_are_joined_and_libraries_use_them(engine: LocalExecutor, program: Callable[..., Path]) -> None:
-    """C libraries join threads by a futex that is not private to the process; it is not slept on, but it ends."""
+def test_threads_are_joined_and_libraries_use_them(
+    engine: LocalExecutor, program: Callable[..., Path]
+) -> None:
+    """C libraries join threads by a futex that is not private to the process; it is not slept on,
+    but it ends."""
     outcome = engine.evaluate(
         program(
             """

@@ -11,7 +11,9 @@ from evopolicy.kernel.ports.protocols import Isolation
 from tests.execution.conftest import LEVELS
 from tests.execution.hostile.innocents import Innocents
 
-GROUPED = [pytest.param(level, marks=pytest.mark.xdist_group(f"hostile-{level}")) for level in LEVELS]
+GROUPED = [
+    pytest.param(level, marks=pytest.mark.xdist_group(f"hostile-{level}")) for level in LEVELS
+]
 """All tests of a level in one process, which has one Host of innocents."""
 
 
@@ -23,13 +25,18 @@ def level(request: pytest.FixtureRequest) -> Isolation:
 
 
 @pytest.fixture(scope="session")
-def innocents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Isolation], Innocents]]:
-    """The innocents of a level: their Host is started for the first test that asks, and asked once more at the end."""
+def innocents(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Isolation], Innocents]]:
+    """The innocents of a level: their Host is started for the first test that asks, and asked once
+    more at the end."""
     found: dict[Isolation, Innocents] = {}
 
     def at(level: Isolation) -> Innocents:
         if level not in found:
-            found[level] = stack.enter_context(closing(Innocents(tmp_path_factory.mktemp(f"innocents-{level}"), level)))
+            found[level] = stack.enter_context(
+                closing(Innocents(tmp_path_factory.mktemp(f"innocents-{level}"), level))
+            )
         return found[level]
 
     with ExitStack() as stack:

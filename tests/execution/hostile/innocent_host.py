@@ -1,8 +1,9 @@
-"""A Host in a process of its own, which plays Run after Run of an agent that means no harm, one turn at each letter.
+"""A Host in a process of its own, which plays Run after Run of an agent that means no harm, one
+turn at each letter.
 
-`python innocent_host.py ROOT LEVEL`: its agent takes letters from the pipe ROOT/agent/turns, `s` to submit and `f` to
-finish. Each score, and how each Run ended, is a line of JSON on its standard output.
-"""
+`python innocent_host.py ROOT LEVEL`: its agent takes letters from the pipe ROOT/agent/turns, `s` to
+submit and `f` to finish. Each score, and how each Run ended, is a line of JSON on its standard
+output."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ while os.read(turns, 1) == b"s":
     done += 1
 client.ask(here, "finish", {{"candidates": []}})
 """
-# Whatever could come from another Episode, another Program or another's load has its part in what it chooses.
+# Whatever could come from another Episode, another Program or another's load has its part in what
+# it chooses.
 PROGRAM = """
 import os, random, threading
 import numpy as np
@@ -75,7 +77,13 @@ class Said:
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "published":
-            _say({"submission": event["submission"], "score": event["score"], "failures": event["failures"]})
+            _say(
+                {
+                    "submission": event["submission"],
+                    "score": event["score"],
+                    "failures": event["failures"],
+                }
+            )
 
     def on_progress(self, progress: Progress) -> None: ...
 

@@ -1,4 +1,5 @@
-"""Runs that mean no harm, of another Host on the same machine, while tests do their worst beside them."""
+"""Runs that mean no harm, of another Host on the same machine, while tests do their worst beside
+them."""
 
 from __future__ import annotations
 
@@ -19,17 +20,18 @@ from tests.execution.hostile import innocent_host
 from tests.execution.hostile.innocent_host import AGENT, POOL, PROGRAM
 
 TURNS = 15 * POOL
-"""Submissions of a Run, but of the first, which is played alone and makes one for each Episode of the pool."""
+"""Submissions of a Run, but of the first, which is played alone and makes one for each Episode of
+the pool."""
 SECONDS = 300
 """After which a Host that says nothing is taken for one that was harmed."""
 
 
 class Innocents:
-    """Whole Runs one after the other, whose every score is to be what it was when nothing else was there.
+    """Whole Runs one after the other, whose every score is to be what it was when nothing else was
+    there.
 
-    One Host plays them all. Its agent waits in its sandbox, with its Session and its Policies' processes, and makes
-    one Submission, or ends its Run, for each `beside`.
-    """
+    One Host plays them all. Its agent waits in its sandbox, with its Session and its Policies'
+    processes, and makes one Submission, or ends its Run, for each `beside`."""
 
     def __init__(self, root: Path, level: Isolation) -> None:
         agent = root / "agent"
@@ -45,7 +47,10 @@ class Innocents:
                 [sys.executable, innocent_host.__file__, str(root), level],
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(__file__).parents[3]), *sys.path))},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join((str(Path(__file__).parents[3]), *sys.path)),
+                },
             )
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -65,11 +70,14 @@ class Innocents:
         """Folder of the Run that goes on; its agent has made a Submission."""
         if self._done == 0:
             self._turn()
-        return max(self.output.glob("runs/*/*/s*"), key=lambda path: int(path.name[1:].partition("-")[0]))
+        return max(
+            self.output.glob("runs/*/*/s*"), key=lambda path: int(path.name[1:].partition("-")[0])
+        )
 
     @contextmanager
     def beside(self, *, ends: bool = False) -> Iterator[None]:
-        """One Submission goes on meanwhile, or, with `ends` and once there were enough, the Run's end.
+        """One Submission goes on meanwhile, or, with `ends` and once there were enough, the Run's
+        end.
 
         It ends as it would alone, and so will the next one, which comes after it.
         """
@@ -91,7 +99,8 @@ class Innocents:
             pass
 
     def close(self) -> None:
-        """One Submission, and the end of the Run, after everything else; nothing is left of the Host then."""
+        """One Submission, and the end of the Run, after everything else; nothing is left of the
+        Host then."""
         try:
             self._turn()
             with self.beside(ends=True):

@@ -1,4 +1,5 @@
-"""What sandboxes share must not carry a word between them: Policies and agents, of one Host and of two."""
+"""What sandboxes share must not carry a word between them: Policies and agents, of one Host and of
+two."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from tests.execution.conftest import LEVELS, PATIENCE
 TALKER = Path(__file__).parent / "talk" / "programs" / "talker.py"
 LIMITS = Limits(20.0, 60.0, 512 << 20, 4096, 4 << 20, 60.0, 20.0)
 ISOLATED = [level for level in LEVELS if level != "none"]
-CALM = "def make_policy(context): return Calm()\nclass Calm:\n    def act(self, observation): return 1\n"
+CALM = (
+    "def make_policy(context): return Calm()\nclass Calm:\n    def act(self, observation): "
+    "return 1\n"
+)
 
 
 class Talk:
@@ -52,7 +56,9 @@ class Talk:
             "import talker\ndef make_policy(context): return P()\n"
             f"class P:\n    def act(self, observation): talker.attack({role!r}); return 1\n"
         )
-        with LocalExecutor(toys.reference(steps=1), LIMITS, workers=1, isolation=self._level) as engine:
+        with LocalExecutor(
+            toys.reference(steps=1), LIMITS, workers=1, isolation=self._level
+        ) as engine:
             engine.evaluate(_calm(folder), toys.episodes(1))
             self._both.wait(PATIENCE)
             (result,) = engine.evaluate(program, toys.episodes(1))
@@ -64,10 +70,15 @@ class Talk:
         workspace.mkdir()
 
         def invoke(task: AgentTask) -> Invocation:
-            files = {"main.py": f"import talker\ntalker.attack({role!r})\n", "talker.py": TALKER.read_text()}
+            files = {
+                "main.py": f"import talker\ntalker.attack({role!r})\n",
+                "talker.py": TALKER.read_text(),
+            }
             return Invocation((str(task.python), "-B", str(task.staging / "main.py")), files=files)
 
-        launcher = LocalAgentLauncher(isolation=self._level, client=Path(client.__file__), policy_packages=())
+        launcher = LocalAgentLauncher(
+            isolation=self._level, client=Path(client.__file__), policy_packages=()
+        )
         self._both.wait(PATIENCE)
         started = launcher.start(AgentSite(workspace, folder / "no.sock", logs, "", 0), invoke)
         try:
@@ -81,9 +92,16 @@ class Talk:
 @pytest.mark.parametrize("wait", ["policy", "agent"])
 @pytest.mark.parametrize("wake", ["policy", "agent"])
 def test_a_futex_on_a_file_both_sandboxes_see_joins_nobody(
-    wait: str, wake: str, level: Isolation, tmp_path: Path, make_engine: Callable[..., LocalExecutor]
+    wait: str,
+    wake: str,
+    level: Isolation,
+    tmp_path: Path,
+    make_engine: Callable[..., LocalExecutor],
 ) -> None:
-    assert Talk(tmp_path, level).between(wait=wait, wake=wake) == {"wait": "nothing 0\n", "wake": "nothing 0\n"}
+    assert Talk(tmp_path, level).between(wait=wait, wake=wake) == {
+        "wait": "nothing 0\n",
+        "wake": "nothing 0\n",
+    }
     _unharmed(make_engine, level, tmp_path)
 
 

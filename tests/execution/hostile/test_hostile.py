@@ -1,4 +1,5 @@
-"""Programs written to break out: each ends in the right row of the failure table, and nothing else is harmed."""
+"""Programs written to break out: each ends in the right row of the failure table, and nothing else
+is harmed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tests.execution.conftest import stalled_in_act
 from tests.execution.hostile.innocents import Innocents
 
 PROGRAMS = Path(__file__).parent / "programs"
-# So much time that no machine is too slow and no load too high for a Program whose end is another one.
+# So much time that no machine is too slow and no load too high for a Program whose end is another
+# one.
 LIMITS = Limits(
     act_seconds=30.0,
     episode_seconds=60.0,
@@ -32,12 +34,13 @@ LIMITS = Limits(
     step_seconds=600.0,
     stall_factor=8.0,
 )
-# For those that use up whatever they are given of CPU time, and of wall time: 4 s for a call, 12 s for the Episode.
+# For those that use up whatever they are given of CPU time, and of wall time: 4 s for a call, 12 s
+# for the Episode.
 BUSY = dataclasses.replace(LIMITS, act_seconds=0.5, episode_seconds=1.5, stall_factor=1000.0)
 STILL = dataclasses.replace(LIMITS, episode_seconds=90.0, stall_factor=4 / 30)
 
-# What an Episode of each Program ends with: '' where it is played to its end. One of several where the kernel chooses
-# the way it dies; never one that depends on how fast the machine is.
+# What an Episode of each Program ends with: '' where it is played to its end. One of several where
+# the kernel chooses the way it dies; never one that depends on how fast the machine is.
 ENDS: dict[str, tuple[str, ...]] = {
     "aborts": ("died",),
     "abstract_socket": ("",),
@@ -123,7 +126,16 @@ ENDS: dict[str, tuple[str, ...]] = {
     "x32_calls": ("",),
 }
 # `none` holds nothing back; the limits of an Episode are kept there too.
-AT_NONE = {"busy_act", "exits", "kills_itself", "memory_bomb", "sleep", "wire_garbage", "wire_closed", "fills_scratch"}
+AT_NONE = {
+    "busy_act",
+    "exits",
+    "kills_itself",
+    "memory_bomb",
+    "sleep",
+    "wire_garbage",
+    "wire_closed",
+    "fills_scratch",
+}
 # What only namespaces hold back, each with its sentence in docs/isolation.md.
 NOT_AT_LANDLOCK = {
     "fills_scratch_in_parts": "It cannot bound a scratch folder as a whole, only each file in it.",
@@ -137,11 +149,15 @@ HIT_LIMITS = {"fills_scratch", "fills_scratch_in_parts", "fills_scratch_with_nam
 
 
 @pytest.fixture
-def engine_for(make_engine: Callable[..., LocalExecutor], level: Isolation) -> Callable[[str], LocalExecutor]:
+def engine_for(
+    make_engine: Callable[..., LocalExecutor], level: Isolation
+) -> Callable[[str], LocalExecutor]:
     """The engine that tries a hostile Program, by the Program's name."""
 
     def find(name: str) -> LocalExecutor:
-        limits = {"act_time": BUSY, "episode_time": BUSY, "stalled": STILL}.get(ENDS[name][0], LIMITS)
+        limits = {"act_time": BUSY, "episode_time": BUSY, "stalled": STILL}.get(
+            ENDS[name][0], LIMITS
+        )
         return make_engine(isolation=level, limits=limits, steps=5)
 
     return find
@@ -196,7 +212,8 @@ def test_what_landlock_does_not_hold_back_is_said_in_the_docs() -> None:
 def test_what_an_episode_left_is_not_there_for_another_one_or_another_program(
     hostile_engine: LocalExecutor, level: Isolation, hostile: Callable[[str], Path], name: str
 ) -> None:
-    """More Episodes than there are folders at `bubblewrap` (the engine's lanes and a few), then another Program."""
+    """More Episodes than there are folders at `bubblewrap` (the engine's lanes and a few), then
+    another Program."""
     if level == "none":
         pytest.skip("isolation 'none' keeps no Episode from another one's files")
     first = hostile(name)
@@ -268,7 +285,8 @@ def test_the_other_episodes_of_an_evaluation_are_unharmed(
         "from importlib import import_module\n"
         "def make_policy(context):\n"
         "    bad = context.seed % 2\n"
-        "    name = ['wire_flood', 'memory_bomb', 'exits', 'busy_act', 'aborts'][context.seed % 5]\n"
+        "    name = ['wire_flood', 'memory_bomb', 'exits', 'busy_act', 'aborts'][context.seed % "
+        "5]\n"
         "    return import_module(name).make_policy(context) if bad else Calm()\n"
         "class Calm:\n"
         "    def act(self, observation): return 1\n"
@@ -279,7 +297,11 @@ def test_the_other_episodes_of_an_evaluation_are_unharmed(
     calm = [result.outcome for result in results if result.index % 2 == 0]
     expected = engine.evaluate(_calm(tmp_path), toys.episodes(16))
     assert calm == [result.outcome for result in expected if result.index % 2 == 0]
-    ends = {result.index: result.outcome and result.outcome.failure for result in results if result.index % 2}
+    ends = {
+        result.index: result.outcome and result.outcome.failure
+        for result in results
+        if result.index % 2
+    }
     assert all(ends.values()), [result for result in results if not ends.get(result.index, True)]
 
 
@@ -287,6 +309,7 @@ def _calm(tmp_path: Path) -> Path:
     folder = tmp_path / "calm"
     folder.mkdir()
     (folder / "policy.py").write_text(
-        "def make_policy(context): return Calm()\nclass Calm:\n    def act(self, observation): return 1\n"
+        "def make_policy(context): return Calm()\nclass Calm:\n    def act(self, observation): "
+        "return 1\n"
     )
     return folder

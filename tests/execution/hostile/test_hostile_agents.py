@@ -1,4 +1,5 @@
-"""Agents that reach for others, take all they can and run wild: no Run beside or after theirs is another for it."""
+"""Agents that reach for others, take all they can and run wild: no Run beside or after theirs is
+another for it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,13 @@ from evopolicy.execution.agent import bubblewrap as agent_bubblewrap
 from evopolicy.execution.agent.launcher import LocalAgentLauncher
 from evopolicy.execution.sandbox import landlock
 from evopolicy.execution.sandbox.descendants import descendants
-from evopolicy.kernel.ports.protocols import AgentProcess, AgentSite, AgentTask, Invocation, Isolation
+from evopolicy.kernel.ports.protocols import (
+    AgentProcess,
+    AgentSite,
+    AgentTask,
+    Invocation,
+    Isolation,
+)
 from evopolicy.session import client
 from tests.execution.conftest import alive, becomes
 from tests.execution.hostile.conftest import GROUPED
@@ -30,11 +37,14 @@ from tests.execution.hostile.innocents import Innocents
 
 AGENTS = Path(__file__).parent / "agents"
 SCOPED = 6
-"""Landlock's ABI from which on it parts processes and abstract sockets: docs/isolation.md says what is open before."""
+"""Landlock's ABI from which on it parts processes and abstract sockets: docs/isolation.md says what
+is open before."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-pytestmark = pytest.mark.parametrize("level", [found for found in GROUPED if found.values[0] != "none"])
+pytestmark = pytest.mark.parametrize(
+    "level", [found for found in GROUPED if found.values[0] != "none"]
+)
 
 
 @pytest.fixture
@@ -43,7 +53,9 @@ def beside(level: Isolation, innocents: Callable[[Isolation], Innocents]) -> Inn
 
 
 @contextmanager
-def started(level: Isolation, folder: Path, name: str, **files: str) -> Iterator[tuple[AgentProcess, AgentSite]]:
+def started(
+    level: Isolation, folder: Path, name: str, **files: str
+) -> Iterator[tuple[AgentProcess, AgentSite]]:
     """The agent of that name, with `files` beside it, in a sandbox of its own."""
 
     def invoke(task: AgentTask) -> Invocation:
@@ -94,9 +106,13 @@ def listening() -> Iterator[str]:
 def test_an_agent_that_reaches_for_other_runs_finds_none(
     level: Isolation, beside: Innocents, tmp_path: Path, segment: tuple[int, int], listening: str
 ) -> None:
-    """What is read, written, signalled and watched for is each part of the innocents' Host and of its Run."""
+    """What is read, written, signalled and watched for is each part of the innocents' Host and of
+    its Run."""
     if level == "landlock" and landlock.abi() < SCOPED:
-        pytest.skip("isolation 'landlock': before Linux 6.12 it parts neither processes nor abstract sockets")
+        pytest.skip(
+            "isolation 'landlock': before Linux 6.12 it parts neither processes nor abstract "
+            "sockets"
+        )
     name = f"evopolicy-left-{secrets.token_hex(8)}"
     run = beside.run
     temporary = Path(tempfile.gettempdir())
@@ -104,7 +120,12 @@ def test_an_agent_that_reaches_for_other_runs_finds_none(
         "level": level,
         "processes": [beside.host, *descendants(beside.host)],
         "folders": sorted(
-            {str(temporary), "/tmp", "/dev/shm", *(str(path) for path in (run, run.parent, run / "submissions"))}
+            {
+                str(temporary),
+                "/tmp",
+                "/dev/shm",
+                *(str(path) for path in (run, run.parent, run / "submissions")),
+            }
         ),
         "files": [str(path) for path in _files(run)],
         "sockets": [str(path) for path in temporary.glob("evopolicy-s-*/session.sock")],
@@ -143,7 +164,14 @@ def _files(run: Path) -> list[Path]:
     for path in sorted(run.rglob("*")):
         if path.is_file() and not path.is_symlink():
             found[path.name] = path
-    assert {"record.json", "journal.jsonl", "notes", "policy.py", "feedback.json", "stdout.log"} <= set(found)
+    assert {
+        "record.json",
+        "journal.jsonl",
+        "notes",
+        "policy.py",
+        "feedback.json",
+        "stdout.log",
+    } <= set(found)
     return list(found.values())
 
 
@@ -183,8 +211,12 @@ def test_a_run_whose_agent_runs_wild_is_whole_and_so_are_all_others(
     logs = run.folder / "agent" / "attempt-1"
     printed = (logs / "stderr.log").read_text()[-3000:] + (logs / "stdout.log").read_text()[-3000:]
     assert told(run) == beside.ended_alone, printed
-    assert [(s.status, s.score) for s in run.state.submissions] == [("published", beside.alone[0]["score"])], printed
+    assert [(s.status, s.score) for s in run.state.submissions] == [
+        ("published", beside.alone[0]["score"])
+    ], printed
     assert not alive(str(here))
-    assert (victim / "mine" / "policy.py").read_text() == PROGRAM and (victim / "notes").read_text() == "mine"
+    assert (victim / "mine" / "policy.py").read_text() == PROGRAM and (
+        victim / "notes"
+    ).read_text() == "mine"
     with beside.beside():
         pass

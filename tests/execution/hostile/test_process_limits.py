@@ -1,4 +1,5 @@
-"""Under a small limit on processes, as containers have, Episodes beside one that starts all the threads it can."""
+"""Under a small limit on processes, as containers have, Episodes beside one that starts all the
+threads it can."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ print(json.dumps(told))
 
 @pytest.fixture
 def limited() -> Iterator[Callable[[int], Path]]:
-    """Makes a control group with this limit on processes; gives the file a process writes its number to."""
+    """Makes a control group with this limit on processes; gives the file a process writes its
+    number to."""
     made: list[Path] = []
 
     def make(most: int) -> Path:
@@ -71,7 +73,9 @@ def limited() -> Iterator[Callable[[int], Path]]:
             except OSError:
                 continue
             return group / "cgroup.procs"
-        pytest.skip("no control group with a limit on processes can be made here (pids of cgroup v1 or v2)")
+        pytest.skip(
+            "no control group with a limit on processes can be made here (pids of cgroup v1 or v2)"
+        )
 
     yield make
     for group in made:
@@ -108,16 +112,35 @@ def test_episodes_beside_a_thread_bomb_end_with_their_right_scores(
     (program / "policy.py").write_text(POLICY.replace("THREADS", str(threads)))
     (tmp_path / "host.py").write_text(HOST)
     entered = f'echo $$ > {limited(most)} && exec "$@"'
-    command = ["sh", "-c", entered, "sh", sys.executable, str(tmp_path / "host.py"), level, str(program)]
+    command = [
+        "sh",
+        "-c",
+        entered,
+        "sh",
+        sys.executable,
+        str(tmp_path / "host.py"),
+        level,
+        str(program),
+    ]
     path = os.pathsep.join((str(Path(__file__).parents[3]), *filter(None, sys.path)))
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, "PYTHONPATH": path}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     alone = tmp_path / "alone"
     alone.mkdir()
-    (alone / "policy.py").write_text("def make_policy(c): return P()\nclass P:\n    def act(self, o): return 1\n")
-    right = {result.index: result.outcome for result in make_engine(isolation=level).evaluate(alone, toys.episodes(8))}
+    (alone / "policy.py").write_text(
+        "def make_policy(c): return P()\nclass P:\n    def act(self, o): return 1\n"
+    )
+    right = {
+        result.index: result.outcome
+        for result in make_engine(isolation=level).evaluate(alone, toys.episodes(8))
+    }
     for index, fault, outcome in json.loads(done.stdout):
         expected = right[index]
         assert fault is None and expected is not None

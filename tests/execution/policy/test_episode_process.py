@@ -1,4 +1,5 @@
-"""PolicyProcess: how an Episode's process ended is what its fork server says, however late that comes."""
+"""PolicyProcess: how an Episode's process ended is what its fork server says, however late that
+comes."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def kind(process: PolicyProcess, how: Ended) -> str:
     return broke.kind if broke else ""
 
 
-def test_a_closed_wire_alone_says_nothing_of_the_end(closed: PolicyProcess, clock: Callable[[float], float]) -> None:
+def test_a_closed_wire_alone_says_nothing_of_the_end(
+    closed: PolicyProcess, clock: Callable[[float], float]
+) -> None:
     fork_server: Any = closed.fork_server
     assert closed.ending and fork_server.asked == [PID]
     assert not closed.late(clock(SETUP_SECONDS - 1)), "counted from the closing, not from the start"
@@ -146,7 +149,8 @@ def test_only_one_that_still_lives_a_while_after_it_closed_its_wire_closed_it_on
 def test_a_worker_that_is_slow_to_listen_makes_no_other_end_of_the_same_one(
     closed: PolicyProcess, clock: Callable[[float], float]
 ) -> None:
-    """It lived when the fork server was asked, at once; since then the worker was in a call of an Environment."""
+    """It lived when the fork server was asked, at once; since then the worker was in a call of an
+    Environment."""
     clock(30.0)
     assert kind(closed, Ended(PID, alive=True)) == ""
     closed.inquire()

@@ -1,4 +1,5 @@
-"""A fork server's turn: Episodes that wait for a scratch folder, and those that are asked after meanwhile."""
+"""A fork server's turn: Episodes that wait for a scratch folder, and those that are asked after
+meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from evopolicy.execution.policy.fork_server import FORK, REFUSED, RELEASE, STARTED, STATUS, Ended, ForkServer
+from evopolicy.execution.policy.fork_server import (
+    FORK,
+    REFUSED,
+    RELEASE,
+    STARTED,
+    STATUS,
+    Ended,
+    ForkServer,
+)
 from tests.execution.conftest import PATIENCE, becomes
 
 
@@ -38,7 +47,8 @@ class OneFolder:
 
 
 class Sleepers(ForkServer):
-    """A fork server whose Episodes only sleep; `begun` has each one's process and the inode of its wire."""
+    """A fork server whose Episodes only sleep; `begun` has each one's process and the inode of its
+    wire."""
 
     def __init__(self, control: socket.socket) -> None:
         nothing: Any = None
@@ -113,7 +123,9 @@ def test_an_episode_that_waits_for_a_scratch_folder_keeps_no_other_from_being_he
     assert becomes(lambda: len(fork_server.begun) == 2)
 
 
-def test_waiting_episodes_begin_in_the_order_they_were_asked_for(worker: tuple[socket.socket, Sleepers]) -> None:
+def test_waiting_episodes_begin_in_the_order_they_were_asked_for(
+    worker: tuple[socket.socket, Sleepers],
+) -> None:
     ours, fork_server = worker
     asked = [fork(ours) for _ in range(3)]
     for number in range(3):
@@ -124,7 +136,9 @@ def test_waiting_episodes_begin_in_the_order_they_were_asked_for(worker: tuple[s
     assert [inode for _, inode in fork_server.begun] == asked
 
 
-def test_a_refused_fork_ends_neither_the_fork_server_nor_the_episode(worker: tuple[socket.socket, Sleepers]) -> None:
+def test_a_refused_fork_ends_neither_the_fork_server_nor_the_episode(
+    worker: tuple[socket.socket, Sleepers],
+) -> None:
     ours, fork_server = worker
     fork_server.refused = 3
     asked = fork(ours)

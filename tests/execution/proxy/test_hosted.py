@@ -1,4 +1,5 @@
-"""What would have a provider work outside the sandbox, by its tools or by an address; and answers it misreports."""
+"""What would have a provider work outside the sandbox, by its tools or by an address; and answers
+it misreports."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def refused(body: Any) -> str:
     return ""
 
 
-# --- tools of the provider's -----------------------------------------------------------------------------------------
+# --- tools of the provider's ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -62,11 +63,22 @@ def test_every_providers_own_search_is_refused(body: Any) -> None:
 
 def test_a_function_of_the_agents_may_be_called_like_a_providers_search() -> None:
     names = ("x_search", "live_search", "google_maps", "$web_search")
-    tools = [{"type": "function", "function": {"name": name, "parameters": {"enable_search": {}}}} for name in names]
-    assert refused({"tools": tools, "messages": [{"role": "user", "content": "x_search", "enable_search": 1}]}) == ""
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {"enable_search": {}}}}
+        for name in names
+    ]
+    assert (
+        refused(
+            {
+                "tools": tools,
+                "messages": [{"role": "user", "content": "x_search", "enable_search": 1}],
+            }
+        )
+        == ""
+    )
 
 
-# --- what a provider would fetch -------------------------------------------------------------------------------------
+# --- what a provider would fetch ------------------------------------------------------------------
 
 
 def messages(*parts: Any) -> dict[str, Any]:
@@ -79,8 +91,19 @@ def told(url: str) -> list[dict[str, Any]]:
     return [
         messages({"type": "image", "source": source}),
         messages({"type": "document", "source": source, "title": "t"}),
-        messages({"type": "tool_result", "tool_use_id": "1", "content": [{"type": "image", "source": source}]}),
-        messages({"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": source}]}}),
+        messages(
+            {
+                "type": "tool_result",
+                "tool_use_id": "1",
+                "content": [{"type": "image", "source": source}],
+            }
+        ),
+        messages(
+            {
+                "type": "document",
+                "source": {"type": "content", "content": [{"type": "image", "source": source}]},
+            }
+        ),
         {"system": [{"type": "image", "source": source}]},
         messages({"type": "image_url", "image_url": {"url": url, "detail": "low"}}),
         messages({"type": "image_url", "image_url": url}),
@@ -88,11 +111,38 @@ def told(url: str) -> list[dict[str, Any]]:
         messages({"type": "video_url", "video_url": [url]}),
         {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]},
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": url}]}]},
-        {"input": [{"type": "function_call_output", "output": [{"type": "input_image", "image_url": url}]}]},
-        {"input": [{"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": url}}]},
+        {
+            "input": [
+                {
+                    "type": "function_call_output",
+                    "output": [{"type": "input_image", "image_url": url}],
+                }
+            ]
+        },
+        {
+            "input": [
+                {
+                    "type": "computer_call_output",
+                    "output": {"type": "computer_screenshot", "image_url": url},
+                }
+            ]
+        },
         {"contents": [{"parts": [{"fileData": {"mimeType": "text/html", "fileUri": url}}]}]},
         {"contents": {"parts": {"file_data": {"file_uri": url}}}},
-        {"contents": [{"parts": [{"functionResponse": {"name": "f", "parts": [{"fileData": {"fileUri": url}}]}}]}]},
+        {
+            "contents": [
+                {
+                    "parts": [
+                        {
+                            "functionResponse": {
+                                "name": "f",
+                                "parts": [{"fileData": {"fileUri": url}}],
+                            }
+                        }
+                    ]
+                }
+            ]
+        },
         {"systemInstruction": {"parts": [{"fileData": {"fileUri": url}}]}},
         {"system_instruction": {"parts": [{"fileData": {"fileUri": url}}]}},
         {"generateContentRequest": {"contents": [{"parts": [{"fileData": {"fileUri": url}}]}]}},
@@ -105,17 +155,28 @@ def test_what_the_provider_would_fetch_is_refused(body: Any) -> None:
     assert refused(body) == "source_refused"
 
 
-@pytest.mark.parametrize("url", ["http://x", "gs://b/o", "//x/y", " https://x", "files/abc", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url", ["http://x", "gs://b/o", "//x/y", " https://x", "files/abc", "file:///etc/passwd"]
+)
 def test_every_address_but_data_is_refused(url: str) -> None:
     assert {refused(body) for body in told(url)} == {"source_refused"}
     assert refused(messages({"type": "image", "image": PAGE})) == "source_refused"
 
 
 def test_what_is_sent_along_passes() -> None:
-    assert [refused(body) for body in (*told(DATA), *told(DATA.replace("data", "DATA")))] == [""] * 40
+    assert [refused(body) for body in (*told(DATA), *told(DATA.replace("data", "DATA")))] == [
+        ""
+    ] * 40
     assert refused(messages({"type": "image", "source": {"type": "base64", "data": "aGk="}})) == ""
-    assert refused(messages({"type": "image", "source": {"type": "file", "file_id": "file_1"}})) == ""
-    assert refused({"input": [{"content": [{"type": "input_image", "image_url": None, "file_id": "f"}]}]}) == ""
+    assert (
+        refused(messages({"type": "image", "source": {"type": "file", "file_id": "file_1"}})) == ""
+    )
+    assert (
+        refused(
+            {"input": [{"content": [{"type": "input_image", "image_url": None, "file_id": "f"}]}]}
+        )
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,18 +184,68 @@ def test_what_is_sent_along_passes() -> None:
     [
         messages({"type": "text", "text": PAGE}, PAGE),
         {"messages": [{"role": "user", "content": PAGE}], "system": PAGE, "input": PAGE},
-        messages({"type": "search_result", "source": PAGE, "title": "t", "content": [{"type": "text", "text": PAGE}]}),
+        messages(
+            {
+                "type": "search_result",
+                "source": PAGE,
+                "title": "t",
+                "content": [{"type": "text", "text": PAGE}],
+            }
+        ),
         messages({"type": "text", "text": "x", "citations": [{"url": PAGE}]}),
-        messages({"type": "tool_use", "id": "1", "name": "f", "input": {"image_url": PAGE, "source": {"url": PAGE}}}),
+        messages(
+            {
+                "type": "tool_use",
+                "id": "1",
+                "name": "f",
+                "input": {"image_url": PAGE, "source": {"url": PAGE}},
+            }
+        ),
         messages({"type": "tool_result", "tool_use_id": "1", "content": PAGE}),
-        {"messages": [{"tool_calls": [{"function": {"name": "f", "arguments": json.dumps({"image_url": PAGE})}}]}]},
-        {"messages": [{"tool_calls": [{"function": {"name": "f", "arguments": {"image_url": {"url": PAGE}}}}]}]},
+        {
+            "messages": [
+                {
+                    "tool_calls": [
+                        {"function": {"name": "f", "arguments": json.dumps({"image_url": PAGE})}}
+                    ]
+                }
+            ]
+        },
+        {
+            "messages": [
+                {
+                    "tool_calls": [
+                        {"function": {"name": "f", "arguments": {"image_url": {"url": PAGE}}}}
+                    ]
+                }
+            ]
+        },
         {"input": [{"type": "function_call", "arguments": {"file_url": PAGE}}]},
-        {"input": [{"type": "custom_tool_call", "input": PAGE}, {"type": "function_call_output", "output": PAGE}]},
-        {"input": [{"type": "additional_tools", "tools": [{"parameters": {"image_url": {"url": PAGE}}}]}]},
+        {
+            "input": [
+                {"type": "custom_tool_call", "input": PAGE},
+                {"type": "function_call_output", "output": PAGE},
+            ]
+        },
+        {
+            "input": [
+                {
+                    "type": "additional_tools",
+                    "tools": [{"parameters": {"image_url": {"url": PAGE}}}],
+                }
+            ]
+        },
         {"contents": [{"parts": [{"functionCall": {"name": "f", "args": {"fileUri": PAGE}}}]}]},
-        {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {"image_url": PAGE}}}]}]},
-        {"tools": [{"name": "f", "input_schema": {"properties": {"image_url": {"default": PAGE}}}}]},
+        {
+            "contents": [
+                {"parts": [{"functionResponse": {"name": "f", "response": {"image_url": PAGE}}}]}
+            ]
+        },
+        {
+            "tools": [
+                {"name": "f", "input_schema": {"properties": {"image_url": {"default": PAGE}}}}
+            ]
+        },
         {"metadata": {"image_url": PAGE}},
     ],
     ids=lambda body: json.dumps(body)[:100],
@@ -158,7 +269,7 @@ def test_parts_as_deep_as_json_is_read_are_looked_at() -> None:
     assert refused({"messages": [part]}) == "source_refused"
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [301, 302, 304, 307, 308])
@@ -169,10 +280,16 @@ def test_an_answer_that_leads_elsewhere_is_no_success_and_costs_nothing(status: 
 
 
 def test_an_answer_that_leads_elsewhere_is_passed_on_and_not_followed(tmp_path: Path) -> None:
-    moved = up.says({"id": "resp_1", "text": "x" * 400}, "307 Temporary Redirect", "Location: https://example.com/x")
+    moved = up.says(
+        {"id": "resp_1", "text": "x" * 400},
+        "307 Temporary Redirect",
+        "Location: https://example.com/x",
+    )
     with up.provider(moved) as upstream:
         provider = ModelProvider(upstream.url, ("POST /chat",))
-        proxy = Proxy(provider, "", tmp_path / "p.sock", tmp_path, limits=AgentLimits(None, None, 0))
+        proxy = Proxy(
+            provider, "", tmp_path / "p.sock", tmp_path, limits=AgentLimits(None, None, 0)
+        )
         client = up.Client(tmp_path / "p.sock")
         client.request("POST", "/chat", b'{"model": "m"}')
         answer = client.getresponse()
@@ -181,7 +298,11 @@ def test_an_answer_that_leads_elsewhere_is_passed_on_and_not_followed(tmp_path: 
         client.close()
         proxy.close()
     said = proxy.proxy_usage()
-    assert (said.usage, said.trouble, said.answers) == (Usage(0, 0, 0, 0, 0, requests=1), "other", 0)
+    assert (said.usage, said.trouble, said.answers) == (
+        Usage(0, 0, 0, 0, 0, requests=1),
+        "other",
+        0,
+    )
     assert said.words.startswith(f"{upstream.url}/chat: 307 ") and len(upstream.asked) == 1
 
 
@@ -201,9 +322,13 @@ def streamed(text: str, output: int) -> dict[str, int]:
     reader = UsageReader("text/event-stream", "/chat", 400)
     for start in range(0, len(text), 100):
         reader.feed(
-            b"data: %b\n\n" % json.dumps({"choices": [{"delta": {"content": text[start : start + 100]}}]}).encode()
+            b"data: %b\n\n"
+            % json.dumps({"choices": [{"delta": {"content": text[start : start + 100]}}]}).encode()
         )
-    reader.feed(b'data: {"usage": {"prompt_tokens": 7, "completion_tokens": %d}}\n\ndata: [DONE]\n\n' % output)
+    reader.feed(
+        b'data: {"usage": {"prompt_tokens": 7, "completion_tokens": %d}}\n\ndata: [DONE]\n\n'
+        % output
+    )
     return reader.usage()
 
 
@@ -211,7 +336,11 @@ def streamed(text: str, output: int) -> dict[str, int]:
 def test_far_fewer_tokens_than_the_text_has_are_not_believed(answered: Any) -> None:
     for output in (0, 1, 1249):
         found = answered("x" * 40_000, output)
-        assert (found["input_tokens"], found["output_tokens"], found["estimated"]) == (7, 10_000, True), output
+        assert (found["input_tokens"], found["output_tokens"], found["estimated"]) == (
+            7,
+            10_000,
+            True,
+        ), output
     for text, output in (("x" * 40_000, 1250), ("x" * (DOUBTED_BYTES - 1), 1)):
         found = answered(text, output)
         assert found["output_tokens"] == output and "estimated" not in found
@@ -226,7 +355,9 @@ def test_what_an_answer_repeats_of_its_request_is_no_text_of_it() -> None:
     assert reader.usage()["output_tokens"] == 4 and "estimated" not in reader.usage()
 
 
-@pytest.mark.parametrize("start", [b"", b"data: ", b'data: {"usage": '], ids=["no data", "data", "usage"])
+@pytest.mark.parametrize(
+    "start", [b"", b"data: ", b'data: {"usage": '], ids=["no data", "data", "usage"]
+)
 @pytest.mark.parametrize("size", [100_000, MAX_KEPT_BYTES + 5, 2 * MAX_KEPT_BYTES + 5])
 def test_events_without_an_end_of_line_are_counted_by_their_bytes(start: bytes, size: int) -> None:
     reader = UsageReader("text/event-stream", "/chat", 400)
@@ -235,7 +366,11 @@ def test_events_without_an_end_of_line_are_counted_by_their_bytes(start: bytes, 
     for sent in range(0, size, len(piece)):
         reader.feed(piece[: size - sent])
     found = reader.usage()
-    assert found == {"input_tokens": 100, "output_tokens": (len(start) + size) // 4, "estimated": True}
+    assert found == {
+        "input_tokens": 100,
+        "output_tokens": (len(start) + size) // 4,
+        "estimated": True,
+    }
 
 
 def test_a_line_too_long_to_read_is_counted_and_the_next_is_read() -> None:
@@ -254,7 +389,7 @@ def test_an_event_too_full_to_be_taken_apart_is_counted_by_its_bytes() -> None:
     assert reader.usage()["output_tokens"] == (len(line) - 1) // 4
 
 
-# --- the address of the provider -------------------------------------------------------------------------------------
+# --- the address of the provider ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""What the proxy says it has served: tokens, answers by their ids, how the provider failed, what was refused."""
+"""What the proxy says it has served: tokens, answers by their ids, how the provider failed, what
+was refused."""
 
 from __future__ import annotations
 
@@ -27,8 +28,15 @@ from tests.execution import upstream as up
 from tests.execution.conftest import PATIENCE, becomes
 
 NO_LIMITS = AgentLimits(None, None, 0)
-PRICES = PriceTable("2026-11-30", "a test", {"dear": Price(1000, 100, 2000, 10_000), "cheap": Price(1, 1, 1, 1)})
-PATHS = ("POST /responses", "POST /messages", "POST /chat/completions", "POST /models/m:streamGenerateContent")
+PRICES = PriceTable(
+    "2026-11-30", "a test", {"dear": Price(1000, 100, 2000, 10_000), "cheap": Price(1, 1, 1, 1)}
+)
+PATHS = (
+    "POST /responses",
+    "POST /messages",
+    "POST /chat/completions",
+    "POST /models/m:streamGenerateContent",
+)
 Serve = Callable[..., Proxy]
 
 
@@ -41,8 +49,18 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         upstream = up.Upstream(answer)
         logs = tmp_path / f"attempt-{len(ends) // 2 + 1}"
         logs.mkdir()
-        provider = ModelProvider(upstream.url, options.pop("paths", PATHS), hosts=options.pop("hosts", ()))
-        proxy = Proxy(provider, "", tmp_path / f"{logs.name}.sock", logs, limits=limits, prices=PRICES, **options)
+        provider = ModelProvider(
+            upstream.url, options.pop("paths", PATHS), hosts=options.pop("hosts", ())
+        )
+        proxy = Proxy(
+            provider,
+            "",
+            tmp_path / f"{logs.name}.sock",
+            logs,
+            limits=limits,
+            prices=PRICES,
+            **options,
+        )
         ends.extend((upstream.close, proxy.close))
         return proxy
 
@@ -52,7 +70,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def ask(tmp_path: Path, target: str = "/responses", body: Any = None, attempt: int = 1) -> int:
-    """The status of one request whose answer is read as far as it comes; 0 where it is broken off."""
+    """The status of one request whose answer is read as far as it comes; 0 where it is broken
+    off."""
     client = up.Client(tmp_path / f"attempt-{attempt}.sock")
     try:
         client.request("POST", target, json.dumps(body or {"model": "m"}).encode())
@@ -68,18 +87,24 @@ def ask(tmp_path: Path, target: str = "/responses", body: Any = None, attempt: i
 def served(proxy: Proxy, count: int = 1) -> ProxyUsage:
     """What it says once `count` requests are in its log: each is written after its answer."""
     path = proxy.log._path
-    assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), f"{count} lines are needed"
+    assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), (
+        f"{count} lines are needed"
+    )
     return proxy.proxy_usage()
 
 
 def events(*said: Any) -> Any:
     def answer(link: socket.socket, _: Any) -> None:
-        link.sendall(up.EVENTS + b"".join(up.chunk(f"data: {json.dumps(event)}\n\n") for event in said) + b"0\r\n\r\n")
+        link.sendall(
+            up.EVENTS
+            + b"".join(up.chunk(f"data: {json.dumps(event)}\n\n") for event in said)
+            + b"0\r\n\r\n"
+        )
 
     return answer
 
 
-# --- the protocols ---------------------------------------------------------------------------------------------------
+# --- the protocols --------------------------------------------------------------------------------
 
 RESPONSES = (
     {"type": "response.created", "response": {"id": "resp_1", "error": None}},
@@ -100,7 +125,10 @@ RESPONSES = (
 MESSAGES = (
     {
         "type": "message_start",
-        "message": {"id": "msg_1", "usage": {"input_tokens": 4, "cache_read_input_tokens": 5, "output_tokens": 1}},
+        "message": {
+            "id": "msg_1",
+            "usage": {"input_tokens": 4, "cache_read_input_tokens": 5, "output_tokens": 1},
+        },
     },
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}},
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
@@ -110,7 +138,11 @@ CHAT = (
     {
         "id": "chat_1",
         "choices": [],
-        "usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}, "completion_tokens": 4},
+        "usage": {
+            "prompt_tokens": 9,
+            "prompt_tokens_details": {"cached_tokens": 5},
+            "completion_tokens": 4,
+        },
     },
 )
 GEMINI = (
@@ -140,7 +172,9 @@ def test_every_protocols_answers_are_counted_by_their_ids(
     proxy = serve(events(*stream))
     assert proxy.proxy_usage() == ProxyUsage(Usage(0, 0, 0, 0, 0, requests=0), answers=0)
     assert ask(tmp_path, target) == 200
-    expected = ProxyUsage(Usage(4, 5, 0, 4, reasoning, requests=1), responses={response: 13}, answers=1)
+    expected = ProxyUsage(
+        Usage(4, 5, 0, 4, reasoning, requests=1), responses={response: 13}, answers=1
+    )
     assert served(proxy) == expected
     proxy.close()
     assert proxy.proxy_usage() == expected, "also after it is closed"
@@ -156,19 +190,23 @@ def test_every_protocols_answers_are_counted_by_their_ids(
         ({"responseId": "gem_2", "usageMetadata": {"promptTokenCount": 2, "candidatesTokenCount": 3}}, "gem_2"),
     ],
 )  # fmt: skip
-def test_answers_that_come_at_once_have_ids_too(serve: Serve, tmp_path: Path, whole: Any, response: str) -> None:
+def test_answers_that_come_at_once_have_ids_too(
+    serve: Serve, tmp_path: Path, whole: Any, response: str
+) -> None:
     proxy = serve(up.says(whole))
     assert [ask(tmp_path) for _ in range(2)] == [200, 200]
     assert served(proxy, 2).responses == {response: 10}, "one id, two answers"
 
 
-def test_tokens_that_are_not_reported_are_said_to_be_estimated(serve: Serve, tmp_path: Path) -> None:
+def test_tokens_that_are_not_reported_are_said_to_be_estimated(
+    serve: Serve, tmp_path: Path
+) -> None:
     proxy = serve(up.says({"choices": [{"message": {"content": "y" * 400}}]}))
     ask(tmp_path)
     assert served(proxy).estimated and served(proxy).usage.output_tokens == 100
 
 
-# --- how the provider failed -----------------------------------------------------------------------------------------
+# --- how the provider failed ----------------------------------------------------------------------
 
 
 def cut(link: socket.socket, _: Any) -> None:
@@ -211,7 +249,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "trouble"), FAULTS)
-def test_a_fault_is_told_until_the_next_success(serve: Serve, tmp_path: Path, fault: Any, trouble: str) -> None:
+def test_a_fault_is_told_until_the_next_success(
+    serve: Serve, tmp_path: Path, fault: Any, trouble: str
+) -> None:
     answers = [fault, up.says({"usage": {"input_tokens": 1, "output_tokens": 1}})]
     seconds = 0.5 if fault is stalled else PATIENCE
     proxy = serve(lambda link, asked: answers.pop(0)(link, asked), answer_seconds=seconds)
@@ -225,14 +265,20 @@ def test_a_fault_is_told_until_the_next_success(serve: Serve, tmp_path: Path, fa
 
 def test_a_provider_that_cannot_be_reached_is_the_networks_trouble(tmp_path: Path) -> None:
     proxy = Proxy(
-        ModelProvider("http://127.0.0.1:1", PATHS), "", tmp_path / "attempt-1.sock", tmp_path, limits=NO_LIMITS
+        ModelProvider("http://127.0.0.1:1", PATHS),
+        "",
+        tmp_path / "attempt-1.sock",
+        tmp_path,
+        limits=NO_LIMITS,
     )
     assert ask(tmp_path) == 502
     assert served(proxy).trouble == "network"
     proxy.close()
 
 
-def test_what_the_proxy_itself_refuses_is_no_trouble_and_costs_nothing(serve: Serve, tmp_path: Path) -> None:
+def test_what_the_proxy_itself_refuses_is_no_trouble_and_costs_nothing(
+    serve: Serve, tmp_path: Path
+) -> None:
     proxy = serve(refused("429 Too Many Requests"))
     ask(tmp_path)
     assert ask(tmp_path, "/files") == 403
@@ -242,7 +288,9 @@ def test_what_the_proxy_itself_refuses_is_no_trouble_and_costs_nothing(serve: Se
 
 
 def test_an_overloaded_answer_without_a_word_costs_nothing(serve: Serve, tmp_path: Path) -> None:
-    proxy = serve(events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}))
+    proxy = serve(
+        events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    )
     ask(tmp_path, body={"x": "y" * 4000})
     assert served(proxy).usage == Usage(0, 0, 0, 0, 0, requests=1)
 
@@ -293,15 +341,19 @@ def test_words_that_only_sound_like_a_fault_are_none() -> None:
     assert trouble_of(413, "") == "context"
 
 
-# --- limits ----------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
-def test_cost_over_the_cap_is_refused_and_earlier_attempts_count(serve: Serve, tmp_path: Path) -> None:
+def test_cost_over_the_cap_is_refused_and_earlier_attempts_count(
+    serve: Serve, tmp_path: Path
+) -> None:
     usage = up.says({"id": "a", "usage": {"input_tokens": 100, "output_tokens": 10}})  # 0.2 dollars
     limits = replace(NO_LIMITS, cost_usd=0.35)
     first = serve(usage, limits)
     assert ask(tmp_path, body={"model": "dear"}) == 200
-    assert served(first).usage.cost_usd == pytest.approx(0.2) and served(first).usage.cost_is_estimate
+    assert (
+        served(first).usage.cost_usd == pytest.approx(0.2) and served(first).usage.cost_is_estimate
+    )
     first.close()
     second = serve(usage, limits)
     assert second.proxy_usage().usage.requests == 0 and second.log.cost_usd == pytest.approx(0.2)
@@ -315,14 +367,19 @@ def test_cost_over_the_cap_is_refused_and_earlier_attempts_count(serve: Serve, t
 
 
 def test_the_cost_of_a_model_without_a_price_is_not_known(serve: Serve, tmp_path: Path) -> None:
-    proxy = serve(up.says({"usage": {"input_tokens": 100, "output_tokens": 10}}), replace(NO_LIMITS, cost_usd=0.1))
+    proxy = serve(
+        up.says({"usage": {"input_tokens": 100, "output_tokens": 10}}),
+        replace(NO_LIMITS, cost_usd=0.1),
+    )
     assert ask(tmp_path, body={"model": "cheap"}) == 200
     assert ask(tmp_path, body={"model": "new"}) == 200
     assert served(proxy, 2).usage.cost_usd is None and served(proxy, 2).over == ""
 
 
 @pytest.mark.parametrize("limit", ["requests", "tokens"])
-def test_the_limit_that_refused_a_request_is_named(serve: Serve, tmp_path: Path, limit: str) -> None:
+def test_the_limit_that_refused_a_request_is_named(
+    serve: Serve, tmp_path: Path, limit: str
+) -> None:
     usage = up.says({"usage": {"input_tokens": 1, "output_tokens": 1}})
     proxy = serve(usage, replace(NO_LIMITS, **{limit: 1}))
     assert ask(tmp_path) == 200
@@ -349,7 +406,9 @@ def sign(trouble: Any, began: float, at: float) -> ProviderSign:
     return ProviderSign(trouble, began, at, "its words")
 
 
-def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_end(tmp_path: Path) -> None:
+def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_end(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "attempt-1").mkdir()
     log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
     log.write({"status": 200}, sign("", 2.0, 3.0))
@@ -366,20 +425,36 @@ def test_the_newest_sign_tells_how_the_provider_is_in_whatever_order_requests_en
     log.write({"status": 200}, sign("", 13.0, 20.0))
     log.write({}, None)
     assert (log.proxy_usage().trouble, log.proxy_usage().failing_seconds) == ("", 0)
-    assert log.proxy_usage().waited_seconds == 10, "from the first request that failed to the one that was answered"
+    assert log.proxy_usage().waited_seconds == 10, (
+        "from the first request that failed to the one that was answered"
+    )
 
 
 def test_the_log_of_a_killed_host_tells_of_the_provider_what_the_proxy_knew(tmp_path: Path) -> None:
-    """An attempt it cut short had all its waiting counted as thinking, and calls at once as turns."""
+    """An attempt it cut short had all its waiting counted as thinking, and calls at once as
+    turns."""
     (tmp_path / "attempt-1").mkdir()
     log = ProxyLog(tmp_path / "attempt-1", NO_LIMITS)
-    requests = [("", 2.0, 3.0), ("overload", 1.0, 2.0), ("overload", 3.0, 4.0), ("", 13.0, 20.0), (None, 21.0, 22.0)]
+    requests = [
+        ("", 2.0, 3.0),
+        ("overload", 1.0, 2.0),
+        ("overload", 3.0, 4.0),
+        ("", 13.0, 20.0),
+        (None, 21.0, 22.0),
+    ]
     for trouble, began, at in requests:
         log.begin()
-        log.write({"time": began, "seconds": at - began}, None if trouble is None else sign(trouble, began, at))
+        log.write(
+            {"time": began, "seconds": at - began},
+            None if trouble is None else sign(trouble, began, at),
+        )
     known, read = log.proxy_usage(), proxy_usage_before(tmp_path / "attempt-1")
     assert read is not None
-    assert (read.trouble, read.answers, read.waited_seconds) == (known.trouble, known.answers, known.waited_seconds)
+    assert (read.trouble, read.answers, read.waited_seconds) == (
+        known.trouble,
+        known.answers,
+        known.waited_seconds,
+    )
     assert (read.answers, read.waited_seconds) == (2, 10)
     log.begin()
     log.write({"time": 30.0, "seconds": 5.0}, sign("rate_limit", 30.0, 35.0))
@@ -396,7 +471,9 @@ def test_nothing_in_the_agents_home_is_taken_for_a_log(tmp_path: Path) -> None:
     assert (log.requests, log.tokens) == (0, 0)
 
 
-def test_a_tunnel_counts_nothing_and_tells_whether_its_hosts_are_reached(serve: Serve, tmp_path: Path) -> None:
+def test_a_tunnel_counts_nothing_and_tells_whether_its_hosts_are_reached(
+    serve: Serve, tmp_path: Path
+) -> None:
     proxy = serve(up.says({}), tunnel=True, hosts=("localhost:1",))
     client = up.Client(tmp_path / "attempt-1.sock")
     client.request("CONNECT", "localhost:1")

@@ -1,4 +1,5 @@
-"""The Host's proxy: what it lets through, what it adds and takes, what it makes of a provider that fails."""
+"""The Host's proxy: what it lets through, what it adds and takes, what it makes of a provider that
+fails."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ from tests.execution.conftest import PATIENCE, becomes
 
 KEY = "sk-the-real-key-0123456789"
 NO_LIMITS = AgentLimits(None, None, 0)
-EXAMPLE = ModelProvider("https://api.example.com/v1", ("POST /chat", "GET /models"), key_variable="KEY")
+EXAMPLE = ModelProvider(
+    "https://api.example.com/v1", ("POST /chat", "GET /models"), key_variable="KEY"
+)
 Serve = Callable[..., tuple[Proxy, Any]]
 
 
@@ -50,8 +53,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     def start(answer: Any, *, limits: AgentLimits = NO_LIMITS, **changes: Any) -> tuple[Proxy, Any]:
         upstream = up.Upstream(answer)
         ends.append(upstream.close)
-        options = {name: changes.pop(name) for name in ("tunnel", "answer_seconds") if name in changes}
-        provider = ModelProvider(f"{upstream.url}/v1", ("POST /chat", "GET /models"), key_variable="KEY")
+        options = {
+            name: changes.pop(name) for name in ("tunnel", "answer_seconds") if name in changes
+        }
+        provider = ModelProvider(
+            f"{upstream.url}/v1", ("POST /chat", "GET /models"), key_variable="KEY"
+        )
         logs = tmp_path / "attempt-1"
         logs.mkdir(exist_ok=True)
         path = tmp_path / f"{len(ends)}.sock"
@@ -65,7 +72,13 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def ask(
-    tmp_path: Path, body: Any = None, *, method: str = "POST", target: str = "/chat", headers: Any = None, n: int = 1
+    tmp_path: Path,
+    body: Any = None,
+    *,
+    method: str = "POST",
+    target: str = "/chat",
+    headers: Any = None,
+    n: int = 1,
 ) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of one request to the proxy whose fixture was the `n`th."""
     client = up.Client(tmp_path / f"{n}.sock")
@@ -78,30 +91,52 @@ def ask(
 
 
 def logged(tmp_path: Path, count: int) -> list[dict[str, Any]]:
-    """The log's lines in the order of their requests, once there are `count`: each is written after its answer."""
+    """The log's lines in the order of their requests, once there are `count`: each is written after
+    its answer."""
     path = tmp_path / "attempt-1" / PROXY_LOG
-    assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), f"{count} lines are needed"
-    return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["time"])
+    assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), (
+        f"{count} lines are needed"
+    )
+    return sorted(
+        (json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["time"]
+    )
 
 
-# --- what reaches the provider ---------------------------------------------------------------------------------------
+# --- what reaches the provider --------------------------------------------------------------------
 
 
-def test_the_host_adds_its_key_and_takes_away_every_login_of_the_agents(serve: Serve, tmp_path: Path) -> None:
+def test_the_host_adds_its_key_and_takes_away_every_login_of_the_agents(
+    serve: Serve, tmp_path: Path
+) -> None:
     _, upstream = serve(up.says({"ok": 1}))
-    logins = {"Authorization": "Bearer mine", "X-Api-Key": "mine", "Cookie": "a=b", "OpenAI-Organization": "other"}
+    logins = {
+        "Authorization": "Bearer mine",
+        "X-Api-Key": "mine",
+        "Cookie": "a=b",
+        "OpenAI-Organization": "other",
+    }
     status, _, body = ask(
-        tmp_path, {"x": 1}, target="/chat?beta=true&key=mine", headers={**logins, "Anthropic-Beta": "b", "Host": "h"}
+        tmp_path,
+        {"x": 1},
+        target="/chat?beta=true&key=mine",
+        headers={**logins, "Anthropic-Beta": "b", "Host": "h"},
     )
     assert (status, json.loads(body)) == (200, {"ok": 1})
     (asked,) = upstream.asked
     assert (asked.method, asked.target, asked.json) == ("POST", "/v1/chat?beta=true", {"x": 1})
-    assert (asked.headers["authorization"], asked.headers["anthropic-beta"]) == (f"Bearer {KEY}", "b")
+    assert (asked.headers["authorization"], asked.headers["anthropic-beta"]) == (
+        f"Bearer {KEY}",
+        "b",
+    )
     assert asked.headers["host"] == f"localhost:{upstream.port}"
-    assert "mine" not in str(asked) and not {"cookie", "x-api-key", "openai-organization"} & set(asked.headers)
+    assert "mine" not in str(asked) and not {"cookie", "x-api-key", "openai-organization"} & set(
+        asked.headers
+    )
 
 
-def test_what_may_be_read_as_another_method_or_login_is_dropped(serve: Serve, tmp_path: Path) -> None:
+def test_what_may_be_read_as_another_method_or_login_is_dropped(
+    serve: Serve, tmp_path: Path
+) -> None:
     _, upstream = serve(up.says({}))
     odd = {
         "X-HTTP-Method-Override": "DELETE",
@@ -133,7 +168,10 @@ def test_only_the_named_paths_and_methods_are_passed_on(serve: Serve, tmp_path: 
     ]  # fmt: skip
     for method, target in refused:
         status, _, body = ask(tmp_path, {}, method=method, target=target)
-        assert (status, json.loads(body)["error"]["code"]) == (403, "path_refused"), (method, target)
+        assert (status, json.loads(body)["error"]["code"]) == (403, "path_refused"), (
+            method,
+            target,
+        )
         assert "POST /chat" in json.loads(body)["error"]["message"]
     assert ask(tmp_path, method="HEAD", target="/")[::2] == (403, b"")
     assert len(upstream.asked) == 1
@@ -156,7 +194,9 @@ def test_a_request_for_another_model_is_refused(serve: Serve, tmp_path: Path, bo
 
 
 @pytest.mark.parametrize("model", ["m", "m-20250929", "m-2025-09-29", "m@20250929"])
-def test_a_dated_snapshot_of_the_runs_model_is_let_through(serve: Serve, tmp_path: Path, model: str) -> None:
+def test_a_dated_snapshot_of_the_runs_model_is_let_through(
+    serve: Serve, tmp_path: Path, model: str
+) -> None:
     _, upstream = serve(up.says({}), models=("m",))
     assert ask(tmp_path, {"model": model})[0] == 200
     assert len(upstream.asked) == 1
@@ -166,7 +206,12 @@ def test_a_model_named_by_the_path_needs_no_other_word_of_it(serve: Serve, tmp_p
     paths = ("POST /models/m:generate", "POST /models/mm:generate")
     _, upstream = serve(up.says({}), models=("m",), paths=paths)
     bodies = [{"contents": []}, {"model": "m"}, {"model": "dear"}, {"model": None}]
-    assert [ask(tmp_path, body, target="/models/m:generate")[0] for body in bodies] == [200, 200, 403, 403]
+    assert [ask(tmp_path, body, target="/models/m:generate")[0] for body in bodies] == [
+        200,
+        200,
+        403,
+        403,
+    ]
     assert ask(tmp_path, {}, target="/models/mm:generate")[0] == 403
     assert len(upstream.asked) == 2 and logged(tmp_path, 1)[0]["model"] == "m"
 
@@ -212,7 +257,9 @@ def test_tools_that_work_elsewhere_are_refused(serve: Serve, tmp_path: Path, bod
     assert logged(tmp_path, 1)[0]["refused"] == "tool_refused"
 
 
-def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tmp_path: Path) -> None:
+def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(
+    serve: Serve, tmp_path: Path
+) -> None:
     serve(up.says({}))
     tools = [
         {"type": "function", "function": {"name": "web_search"}}, {"name": "web_fetch", "input_schema": {}},
@@ -222,7 +269,11 @@ def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tm
         {"functionDeclarations": [{"name": "code_execution"}]},
     ]  # fmt: skip
     assert ask(tmp_path, {"tools": tools, "tool_choice": "auto"})[0] == 200
-    told = [{"role": "user", "content": "web_search"}, {"type": "additional_tools", "tools": tools}, "mcp"]
+    told = [
+        {"role": "user", "content": "web_search"},
+        {"type": "additional_tools", "tools": tools},
+        "mcp",
+    ]
     assert ask(tmp_path, {"input": told, "prompt": "go"})[0] == 200
 
 
@@ -242,13 +293,29 @@ def test_tools_that_run_in_the_sandbox_pass_whatever_their_name(serve: Serve, tm
         (b'{"x":[' + b'{"a":1},' * 700_000 + b"1]}", {}, 413),
         ('{"x":"' + "\u00e9" * (proxy_rules.MAX_BODY_BYTES // 4) + '"}', {}, 413),
     ],
-    ids=["text", "list", "case", "tools", "nan", "deep", "long", "gzip", "large", "lists", "objects", "escapes"],
+    ids=[
+        "text",
+        "list",
+        "case",
+        "tools",
+        "nan",
+        "deep",
+        "long",
+        "gzip",
+        "large",
+        "lists",
+        "objects",
+        "escapes",
+    ],
 )
 def test_a_body_that_cannot_be_checked_is_refused(
     serve: Serve, tmp_path: Path, body: bytes | str, headers: dict[str, str], status: int
 ) -> None:
     _, upstream = serve(up.says({}))
-    assert ask(tmp_path, body.encode() if isinstance(body, str) else body, headers=headers)[0] == status
+    assert (
+        ask(tmp_path, body.encode() if isinstance(body, str) else body, headers=headers)[0]
+        == status
+    )
     assert upstream.asked == []
 
 
@@ -264,7 +331,10 @@ def test_one_body_at_a_time_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> N
         return {}
 
     monkeypatch.setattr("evopolicy.execution.proxy.rules.json.loads", loads)
-    asking = [threading.Thread(target=checked_body, args=(EXAMPLE, "POST", "/chat", b"{}", "")) for _ in range(8)]
+    asking = [
+        threading.Thread(target=checked_body, args=(EXAMPLE, "POST", "/chat", b"{}", ""))
+        for _ in range(8)
+    ]
     for thread in asking:
         thread.start()
     for thread in asking:
@@ -285,7 +355,7 @@ def test_a_body_in_chunks_is_taken_and_checked(serve: Serve, tmp_path: Path) -> 
     assert upstream.asked[0].json == {"model": "m"}
 
 
-# --- what comes back -------------------------------------------------------------------------------------------------
+# --- what comes back ------------------------------------------------------------------------------
 
 
 def test_events_are_handed_on_one_by_one_as_they_come(serve: Serve, tmp_path: Path) -> None:
@@ -294,7 +364,13 @@ def test_events_are_handed_on_one_by_one_as_they_come(serve: Serve, tmp_path: Pa
     def answer(link: socket.socket, _: Any) -> None:
         link.sendall(up.EVENTS + up.chunk("data: one\n\n"))
         assert seen.wait(PATIENCE), "the first event was held back"
-        usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}}
+        usage = {
+            "usage": {
+                "prompt_tokens": 9,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 4},
+            }
+        }
         link.sendall(up.chunk(f"data: {json.dumps(usage)}\n\ndata: [DONE]\n\n") + b"0\r\n\r\n")
 
     serve(answer)
@@ -306,7 +382,12 @@ def test_events_are_handed_on_one_by_one_as_they_come(serve: Serve, tmp_path: Pa
     seen.set()
     assert response.read().endswith(b"data: [DONE]\n\n")
     (line,) = logged(tmp_path, 1)
-    assert (line["method"], line["path"], line["model"], line["status"]) == ("POST", "/chat", "m", 200)
+    assert (line["method"], line["path"], line["model"], line["status"]) == (
+        "POST",
+        "/chat",
+        "m",
+        200,
+    )
     assert (line["input_tokens"], line["cached_tokens"], line["output_tokens"]) == (5, 4, 2)
     assert line["bytes"] > 20 and line["seconds"] >= 0 and "error" not in line
 
@@ -328,7 +409,9 @@ def test_events_are_handed_on_one_by_one_as_they_come(serve: Serve, tmp_path: Pa
         ({"input_tokens": -1, "output_tokens": "many"}, (0, 0, 0, 0, 0)),
     ],
 )  # fmt: skip
-def test_every_providers_usage_is_read_in_the_same_words(usage: dict[str, Any], expected: tuple[int, ...]) -> None:
+def test_every_providers_usage_is_read_in_the_same_words(
+    usage: dict[str, Any], expected: tuple[int, ...]
+) -> None:
     assert tuple(tokens(usage).values()) == expected
 
 
@@ -353,29 +436,41 @@ def test_a_streams_usage_is_put_together_from_its_events_however_they_are_cut() 
     assert UsageReader("text/plain").usage() == {}
 
 
-def test_a_bare_429_says_when_to_come_back_and_one_that_does_is_left_alone(serve: Serve, tmp_path: Path) -> None:
+def test_a_bare_429_says_when_to_come_back_and_one_that_does_is_left_alone(
+    serve: Serve, tmp_path: Path
+) -> None:
     serve(up.says({"error": {}}, "429 Too Many Requests"), retry_after_seconds=7)
     serve(up.says({"error": {}}, "429 Too Many Requests", "Retry-After: 2"), retry_after_seconds=7)
     serve(up.says({"error": {}}, "429 Too Many Requests"))
     assert [ask(tmp_path, {}, n=n)[1].get("retry-after") for n in (1, 3, 5)] == ["7", "2", None]
 
 
-# --- limits ----------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 def test_requests_over_the_cap_are_refused_with_a_sentence(serve: Serve, tmp_path: Path) -> None:
     _, upstream = serve(up.says({}), limits=replace(NO_LIMITS, requests=2))
     assert [ask(tmp_path, {})[0] for _ in range(2)] == [200, 200]
     status, _, body = ask(tmp_path, {})
-    assert status == 403 and "2 requests to its provider are used up" in json.loads(body)["error"]["message"]
+    assert (
+        status == 403
+        and "2 requests to its provider are used up" in json.loads(body)["error"]["message"]
+    )
     assert len(upstream.asked) == 2
 
 
-def test_tokens_over_the_cap_are_refused_and_earlier_attempts_count(serve: Serve, tmp_path: Path) -> None:
+def test_tokens_over_the_cap_are_refused_and_earlier_attempts_count(
+    serve: Serve, tmp_path: Path
+) -> None:
     earlier = tmp_path / "attempt-0"
     earlier.mkdir()
-    lines = [{"input_tokens": 60, "output_tokens": 20, "reasoning_tokens": 20}, {"refused": "limit"}]
-    (earlier / PROXY_LOG).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half a li')
+    lines = [
+        {"input_tokens": 60, "output_tokens": 20, "reasoning_tokens": 20},
+        {"refused": "limit"},
+    ]
+    (earlier / PROXY_LOG).write_text(
+        "".join(json.dumps(line) + "\n" for line in lines) + '{"half a li'
+    )
     usage = {"usage": {"input_tokens": 10, "output_tokens": 15}}
     proxy, _ = serve(up.says(usage), limits=replace(NO_LIMITS, tokens=100, requests=5))
     assert (proxy.log.requests, proxy.log.tokens) == (1, 80)
@@ -425,7 +520,9 @@ def test_what_came_after_the_last_line_of_the_log_is_spent_in_the_next_attempt_t
 
 
 @pytest.mark.parametrize("ending", ["usage", "nothing"])
-def test_an_agent_that_hangs_up_early_pays_for_the_whole_answer(serve: Serve, tmp_path: Path, ending: str) -> None:
+def test_an_agent_that_hangs_up_early_pays_for_the_whole_answer(
+    serve: Serve, tmp_path: Path, ending: str
+) -> None:
     gone = threading.Event()
 
     def answer(link: socket.socket, _: Any) -> None:
@@ -446,7 +543,9 @@ def test_an_agent_that_hangs_up_early_pays_for_the_whole_answer(serve: Serve, tm
     gone.set()
     (line,) = logged(tmp_path, 1)
     assert line["input_tokens"] == 11 and line["error"].startswith("the agent left")
-    assert (line["output_tokens"], line.get("estimated")) == ((900, None) if ending == "usage" else (1000, True))
+    assert (line["output_tokens"], line.get("estimated")) == (
+        (900, None) if ending == "usage" else (1000, True)
+    )
 
 
 def test_a_streamed_chat_is_asked_to_report_its_tokens(serve: Serve, tmp_path: Path) -> None:
@@ -462,14 +561,19 @@ def test_a_streamed_chat_is_asked_to_report_its_tokens(serve: Serve, tmp_path: P
     ]  # fmt: skip
 
 
-def test_an_answer_that_reports_nothing_is_estimated_from_its_bytes(serve: Serve, tmp_path: Path) -> None:
+def test_an_answer_that_reports_nothing_is_estimated_from_its_bytes(
+    serve: Serve, tmp_path: Path
+) -> None:
     said = {"choices": [{"message": {"role": "assistant", "content": "y" * 400}}], "object": "chat"}
     paths = ("POST /chat", "POST /count_tokens")
     serve(up.says(said), limits=replace(NO_LIMITS, tokens=200), paths=paths)
     assert ask(tmp_path, {"x": "z" * 392}, target="/count_tokens")[0] == 200
     assert ask(tmp_path, {"x": "z" * 392})[0] == 200
     free, line = logged(tmp_path, 2)
-    assert "input_tokens" not in free and (line["input_tokens"], line["output_tokens"]) == (100, 100)
+    assert "input_tokens" not in free and (line["input_tokens"], line["output_tokens"]) == (
+        100,
+        100,
+    )
     assert line["estimated"] is True
     assert ask(tmp_path, {})[0] == 403
     serve(up.says({"error": {"message": "e" * 400}}, "500 Oh"))
@@ -477,7 +581,7 @@ def test_an_answer_that_reports_nothing_is_estimated_from_its_bytes(serve: Serve
     assert "estimated" not in logged(tmp_path, 4)[-1]
 
 
-# --- a provider that fails -------------------------------------------------------------------------------------------
+# --- a provider that fails ------------------------------------------------------------------------
 
 
 def cut_before(link: socket.socket, _: Any) -> None:
@@ -493,7 +597,8 @@ def silent(link: socket.socket, _: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "seconds"), [(cut_before, 502, PATIENCE), (nonsense, 502, PATIENCE), (silent, 504, 0.3)]
+    ("fault", "status", "seconds"),
+    [(cut_before, 502, PATIENCE), (nonsense, 502, PATIENCE), (silent, 504, 0.3)],
 )
 def test_a_provider_that_does_not_answer_is_a_clean_error(
     serve: Serve, tmp_path: Path, fault: Any, status: int, seconds: float
@@ -505,7 +610,9 @@ def test_a_provider_that_does_not_answer_is_a_clean_error(
     assert logged(tmp_path, 1)[0]["error"].startswith("provider_")
 
 
-def test_an_answer_that_does_not_come_in_time_costs_what_was_asked(serve: Serve, tmp_path: Path) -> None:
+def test_an_answer_that_does_not_come_in_time_costs_what_was_asked(
+    serve: Serve, tmp_path: Path
+) -> None:
     serve(silent, answer_seconds=0.3)
     assert ask(tmp_path, {"x": "y" * 392})[0] == 504
     (line,) = logged(tmp_path, 1)
@@ -533,18 +640,24 @@ def stalled(link: socket.socket, _: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", [short, no_last_chunk, stalled])
-def test_an_answer_that_breaks_off_is_broken_off_for_the_agent_too(serve: Serve, tmp_path: Path, fault: Any) -> None:
+def test_an_answer_that_breaks_off_is_broken_off_for_the_agent_too(
+    serve: Serve, tmp_path: Path, fault: Any
+) -> None:
     serve(fault, answer_seconds=0.5 if fault is stalled else PATIENCE)
     count = 1
     with pytest.raises(http.client.IncompleteRead) as broken:
-        while ask(tmp_path, {})[0] == 504:  # A busy machine may not begin to answer in the time that is to run out.
+        while (
+            ask(tmp_path, {})[0] == 504
+        ):  # A busy machine may not begin to answer in the time that is to run out.
             count += 1
     assert broken.value.partial in (b"only this", b"data: one\n\n", b"")
     line = logged(tmp_path, count)[-1]
     assert line["status"] == 200 and line["bytes"] > 0 and "answer" in line["error"]
 
 
-def test_an_answer_that_is_reset_is_broken_off_for_the_agent_too(serve: Serve, tmp_path: Path) -> None:
+def test_an_answer_that_is_reset_is_broken_off_for_the_agent_too(
+    serve: Serve, tmp_path: Path
+) -> None:
     seen = threading.Event()
 
     def answer(link: socket.socket, _: Any) -> None:
@@ -566,7 +679,9 @@ def test_an_answer_that_is_reset_is_broken_off_for_the_agent_too(serve: Serve, t
 
 
 def test_a_request_the_agent_gives_up_harms_no_other(serve: Serve, tmp_path: Path) -> None:
-    serve(lambda link, asked: up.says({})(link, asked) if asked.json else no_last_chunk(link, asked))
+    serve(
+        lambda link, asked: up.says({})(link, asked) if asked.json else no_last_chunk(link, asked)
+    )
     for sent in (
         b"",
         b"POST",
@@ -601,7 +716,9 @@ def test_closing_ends_a_request_that_hangs(serve: Serve, tmp_path: Path) -> None
     assert not waiting.is_alive()
 
 
-def test_an_agent_that_gives_up_on_a_silent_provider_ends_its_request(serve: Serve, tmp_path: Path) -> None:
+def test_an_agent_that_gives_up_on_a_silent_provider_ends_its_request(
+    serve: Serve, tmp_path: Path
+) -> None:
     here, ended = threading.Event(), threading.Event()
 
     def answer(link: socket.socket, _: Any) -> None:
@@ -621,7 +738,7 @@ def test_an_agent_that_gives_up_on_a_silent_provider_ends_its_request(serve: Ser
     client.close()
 
 
-# --- the Host's own proxy --------------------------------------------------------------------------------------------
+# --- the Host's own proxy -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -646,7 +763,9 @@ def corporate(monkeypatch: pytest.MonkeyPatch) -> Iterator[up.Upstream]:
         yield server
 
 
-def test_the_hosts_own_proxy_leads_to_the_provider(serve: Serve, tmp_path: Path, corporate: up.Upstream) -> None:
+def test_the_hosts_own_proxy_leads_to_the_provider(
+    serve: Serve, tmp_path: Path, corporate: up.Upstream
+) -> None:
     serve(up.says({}), url="http://api.invalid:81/v1")
     assert json.loads(ask(tmp_path, {})[2]) == {"by": "proxy"}
     assert corporate.asked[0].target == "http://api.invalid:81/v1/chat"
@@ -654,13 +773,17 @@ def test_the_hosts_own_proxy_leads_to_the_provider(serve: Serve, tmp_path: Path,
     serve(up.says({}), url="https://none.invalid/v1")
     status, _, body = ask(tmp_path, {}, n=3)
     assert (
-        status == 502 and "the Host's own proxy: Tunnel connection failed: 407" in json.loads(body)["error"]["message"]
+        status == 502
+        and "the Host's own proxy: Tunnel connection failed: 407"
+        in json.loads(body)["error"]["message"]
     )
     assert (corporate.asked[1].method, corporate.asked[1].target) == ("CONNECT", "none.invalid:443")
     assert corporate.asked[1].headers["proxy-authorization"] == "Basic bWU6YUBi"
 
 
-def test_a_tunnel_goes_by_the_hosts_own_proxy_too(serve: Serve, tmp_path: Path, corporate: up.Upstream) -> None:
+def test_a_tunnel_goes_by_the_hosts_own_proxy_too(
+    serve: Serve, tmp_path: Path, corporate: up.Upstream
+) -> None:
     serve(up.says({}), url="https://api.invalid", tunnel=True)
     client = up.Client(tmp_path / "1.sock")
     client.connect()
@@ -696,7 +819,9 @@ def test_a_proxy_of_another_kind_is_refused_before_anything_is_spent(
 
 def test_the_log_holds_no_key_no_header_and_no_text(serve: Serve, tmp_path: Path) -> None:
     serve(up.says({"text": "the answer", "usage": {"input_tokens": 1, "output_tokens": 1}}))
-    ask(tmp_path, {"prompt": "the question"}, target="/chat?key=abc", headers={"X-Mine": "a-header"})
+    ask(
+        tmp_path, {"prompt": "the question"}, target="/chat?key=abc", headers={"X-Mine": "a-header"}
+    )
     ask(tmp_path, {}, method="POST", target=f"/files?key={KEY}")
     logged(tmp_path, 2)
     text = (tmp_path / "attempt-1" / PROXY_LOG).read_text()
@@ -707,28 +832,43 @@ def test_the_log_holds_no_key_no_header_and_no_text(serve: Serve, tmp_path: Path
 def test_a_long_path_holds_a_socket(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
-    proxy = Proxy(replace(EXAMPLE, url="http://127.0.0.1:1"), "", folder / "proxy.sock", tmp_path, limits=NO_LIMITS)
+    proxy = Proxy(
+        replace(EXAMPLE, url="http://127.0.0.1:1"),
+        "",
+        folder / "proxy.sock",
+        tmp_path,
+        limits=NO_LIMITS,
+    )
     assert (folder / "proxy.sock").is_socket()
     proxy.close()
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------------
+# --- TLS ------------------------------------------------------------------------------------------
 
 
 def certified(tmp_path: Path) -> tuple[ssl.SSLContext, Path]:
     """A server's side of TLS as localhost, and the certificate to trust it by."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    words = f"req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate} -subj /CN=localhost"
+    words = (
+        f"req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate} -subj "
+        "/CN=localhost"
+    )
     subprocess.run(
-        ["openssl", *words.split(), "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True
+        ["openssl", *words.split(), "-addext", "subjectAltName=DNS:localhost"],
+        check=True,
+        capture_output=True,
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context, certificate
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with")
-def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with"
+)
+def test_the_providers_certificate_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context, certificate = certified(tmp_path)
     with up.provider(up.says({"ok": 1}), context) as upstream:
         for n, (trusted, expected) in enumerate(((False, 502), (True, 200)), 1):
@@ -740,26 +880,33 @@ def test_the_providers_certificate_is_checked(tmp_path: Path, monkeypatch: pytes
             proxy.close()
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl: no such program to make a certificate with"
+)
 def test_an_agent_shakes_hands_with_a_named_host_itself(serve: Serve, tmp_path: Path) -> None:
     context, certificate = certified(tmp_path)
     with up.provider(up.says({"ok": 1}), context) as upstream:
         serve(up.says({}), tunnel=True, hosts=(f"localhost:{upstream.port}",))
         client = up.Client(tmp_path / "1.sock")
         client.connect()
-        client.sock.sendall(f"CONNECT localhost:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.sock.sendall(
+            f"CONNECT localhost:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        )
         assert client.sock.recv(1000).startswith(b"HTTP/1.1 200")
         mine = ssl.create_default_context(cafile=str(certificate))
         with mine.wrap_socket(client.sock, server_hostname="localhost") as link:
             link.sendall(b"GET /whoami HTTP/1.1\r\nAuthorization: Bearer my-login\r\n\r\n")
             said = b"".join(iter(lambda: link.recv(1000), b""))
         client.close()
-    assert said.endswith(b'{"ok": 1}') and upstream.asked[0].headers["authorization"] == "Bearer my-login"
+    assert (
+        said.endswith(b'{"ok": 1}')
+        and upstream.asked[0].headers["authorization"] == "Bearer my-login"
+    )
     (line,) = logged(tmp_path, 1)
     assert line["status"] == 200 and "my-login" not in str(line)
 
 
-# --- a tunnel --------------------------------------------------------------------------------------------------------
+# --- a tunnel -------------------------------------------------------------------------------------
 
 
 def test_a_tunnel_leads_to_the_named_hosts_only(serve: Serve, tmp_path: Path) -> None:
@@ -781,7 +928,10 @@ def test_a_tunnel_leads_to_the_named_hosts_only(serve: Serve, tmp_path: Path) ->
         ("GET", f"{upstream.url}/x"), ("POST", "/chat"),
     ):  # fmt: skip
         status, _, body = ask(tmp_path, {}, method=method, target=target)
-        assert (status, json.loads(body)["error"]["code"]) == (403, "host_refused"), (method, target)
+        assert (status, json.loads(body)["error"]["code"]) == (403, "host_refused"), (
+            method,
+            target,
+        )
     other.close()
     lines = logged(tmp_path, 6)
     done = next(line for line in lines if line.get("status") == 200)
@@ -794,7 +944,10 @@ def test_early_words_reach_the_named_host(serve: Serve, tmp_path: Path) -> None:
     client = up.Client(tmp_path / "1.sock")
     client.connect()
     # They come along with what asks for the tunnel.
-    asked = f"CONNECT localhost:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n" + "GET /early HTTP/1.1\r\n\r\n"
+    asked = (
+        f"CONNECT localhost:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\n"
+        + "GET /early HTTP/1.1\r\n\r\n"
+    )
     client.sock.sendall(asked.encode())
     said = b""
     while data := client.sock.recv(1000):

@@ -1,4 +1,5 @@
-"""What the proxy makes of connections: what cannot be read, comes too slowly, is not taken, ends on one side only."""
+"""What the proxy makes of connections: what cannot be read, comes too slowly, is not taken, ends on
+one side only."""
 
 from __future__ import annotations
 
@@ -33,10 +34,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def start(answer: up.Answer, **options: Any) -> Proxy:
             upstream = ends.enter_context(up.provider(answer))
-            provider = Provider(upstream.url, ("POST /chat",), refused_tools=(), hosts=(f"localhost:{upstream.port}",))
+            provider = Provider(
+                upstream.url,
+                ("POST /chat",),
+                refused_tools=(),
+                hosts=(f"localhost:{upstream.port}",),
+            )
             limits = AgentLimits(None, None, 0)
             return ends.enter_context(
-                contextlib.closing(Proxy(provider, "", tmp_path / "s", tmp_path, limits=limits, **options))
+                contextlib.closing(
+                    Proxy(provider, "", tmp_path / "s", tmp_path, limits=limits, **options)
+                )
             )
 
         yield start
@@ -68,11 +76,13 @@ def asks(tmp_path: Path) -> bytes:
 
 def lines(tmp_path: Path, count: int = 1) -> list[dict[str, Any]]:
     path = tmp_path / PROXY_LOG
-    assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), f"{count} lines are needed"
+    assert becomes(lambda: path.exists() and path.read_bytes().count(b"\n") >= count), (
+        f"{count} lines are needed"
+    )
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# --- what is no request, or too large a one --------------------------------------------------------------------------
+# --- what is no request, or too large a one -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,7 +120,10 @@ def test_a_long_header_and_a_long_target_pass(start: Start, tmp_path: Path) -> N
     head = HEAD.replace(b"/chat", b"/chat?beta=" + b"b" * 30_000) + b"X-Long: " + b"x" * 60_000
     with connection(tmp_path, head + b"\r\nContent-Length: 2\r\n\r\n{}") as link:
         assert rest(link).startswith(b"HTTP/1.1 200")
-    assert (len(asked[0].headers["x-long"]), len(asked[0].target)) == (60_000, len("/chat?beta=") + 30_000)
+    assert (len(asked[0].headers["x-long"]), len(asked[0].target)) == (
+        60_000,
+        len("/chat?beta=") + 30_000,
+    )
 
 
 def test_headers_reach_the_other_end_in_their_order_and_as_often_as_they_are_there(
@@ -122,12 +135,18 @@ def test_headers_reach_the_other_end_in_their_order_and_as_often_as_they_are_the
 
     start(answer)
     said = asks(tmp_path)
-    assert said.startswith(b"HTTP/1.1 200 Fine\r\nB: 1\r\nA: 2\r\nB: 3\r\nContent-Encoding: gzip\r\n")
+    assert said.startswith(
+        b"HTTP/1.1 200 Fine\r\nB: 1\r\nA: 2\r\nB: 3\r\nContent-Encoding: gzip\r\n"
+    )
     assert said.endswith(b"\r\n\r\nxx"), "nothing is unpacked"
 
 
-def test_a_header_that_must_not_be_sent_is_the_providers_fault(start: Start, tmp_path: Path) -> None:
-    start(lambda link, _: link.sendall(b"HTTP/1.1 200 OK\r\nX: a\x01b\r\nContent-Length: 2\r\n\r\n{}"))
+def test_a_header_that_must_not_be_sent_is_the_providers_fault(
+    start: Start, tmp_path: Path
+) -> None:
+    start(
+        lambda link, _: link.sendall(b"HTTP/1.1 200 OK\r\nX: a\x01b\r\nContent-Length: 2\r\n\r\n{}")
+    )
     assert asks(tmp_path).startswith(b"HTTP/1.1 502")
     assert lines(tmp_path)[0]["error"] == "provider_unreachable"
 
@@ -147,10 +166,12 @@ def test_one_request_a_connection_is_answered(start: Start, tmp_path: Path) -> N
     assert len(lines(tmp_path)) == 1
 
 
-# --- too slow, too many ----------------------------------------------------------------------------------------------
+# --- too slow, too many ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /chat HT", HEAD + b"Content-Length: 9\r\n\r\n{"], ids=str)
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /chat HT", HEAD + b"Content-Length: 9\r\n\r\n{"], ids=str
+)
 def test_a_request_that_does_not_come_in_time_is_hung_up_on(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
@@ -167,14 +188,20 @@ def test_an_answer_that_is_not_taken_is_hung_up_on_and_paid_for(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy_request, "READ_SECONDS", 0.5)
-    start(up.says({"content": "x" * (4 << 20), "usage": {"prompt_tokens": 1, "completion_tokens": 10**6}}))
+    start(
+        up.says(
+            {"content": "x" * (4 << 20), "usage": {"prompt_tokens": 1, "completion_tokens": 10**6}}
+        )
+    )
     with connection(tmp_path, HEAD + b"Content-Length: 2\r\n\r\n{}") as link:
         (line,) = lines(tmp_path)
         assert line["error"] == "the agent left" and line["output_tokens"] == 10**6
         assert len(rest(link)) < 4 << 20
 
 
-def test_connections_over_the_bound_are_closed(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_over_the_bound_are_closed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proxy_server, "CONNECTIONS", 2)
     start(up.says({}))
     with connection(tmp_path, b"POST") as first, connection(tmp_path, b"POST"):
@@ -184,7 +211,9 @@ def test_connections_over_the_bound_are_closed(start: Start, tmp_path: Path, mon
         assert becomes(lambda: asks(tmp_path).startswith(b"HTTP/1.1 200"))
 
 
-def test_a_tunnel_that_is_refused_is_read_on_until_the_agent_has_the_answer(start: Start, tmp_path: Path) -> None:
+def test_a_tunnel_that_is_refused_is_read_on_until_the_agent_has_the_answer(
+    start: Start, tmp_path: Path
+) -> None:
     start(up.says({}), tunnel=True)
     with connection(tmp_path, b"CONNECT other:443 HTTP/1.1\r\nHost: x\r\n\r\n") as link:
         assert link.recv(1 << 16).startswith(b"HTTP/1.1 403")
@@ -192,10 +221,12 @@ def test_a_tunnel_that_is_refused_is_read_on_until_the_agent_has_the_answer(star
         assert rest(link) == b""
 
 
-# --- one end that is gone --------------------------------------------------------------------------------------------
+# --- one end that is gone -------------------------------------------------------------------------
 
 
-def test_a_tunnel_whose_near_end_has_said_all_carries_what_the_far_end_says(start: Start, tmp_path: Path) -> None:
+def test_a_tunnel_whose_near_end_has_said_all_carries_what_the_far_end_says(
+    start: Start, tmp_path: Path
+) -> None:
     proxy = start(up.says({}), tunnel=True)
     with socket.create_server(("127.0.0.1", 0)) as far:
         host = f"localhost:{far.getsockname()[1]}"
@@ -208,7 +239,11 @@ def test_a_tunnel_whose_near_end_has_said_all_carries_what_the_far_end_says(star
                 end.sendall(b"y" * 10_000)
             assert len(rest(near)) == 10_000
     (line,) = lines(tmp_path)
-    assert (line["bytes_up"], line["bytes"], line["answered"]) == (0, 10_000, True) and "error" not in line
+    assert (line["bytes_up"], line["bytes"], line["answered"]) == (
+        0,
+        10_000,
+        True,
+    ) and "error" not in line
 
 
 def test_closing_counts_each_request_once_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
@@ -223,7 +258,9 @@ def test_closing_counts_each_request_once_and_leaves_nothing(start: Start, tmp_p
     with contextlib.ExitStack() as links:
         before = _open()
         proxy = start(answer)
-        streaming = links.enter_context(connection(tmp_path, HEAD + b'Content-Length: 7\r\n\r\n{"a":1}'))
+        streaming = links.enter_context(
+            connection(tmp_path, HEAD + b'Content-Length: 7\r\n\r\n{"a":1}')
+        )
         left = links.enter_context(connection(tmp_path, HEAD + b'Content-Length: 7\r\n\r\n{"a":1}'))
         links.enter_context(connection(tmp_path, HEAD + b"Content-Length: 2\r\n\r\n{}"))
         links.enter_context(connection(tmp_path, b"POST"))
@@ -234,7 +271,9 @@ def test_closing_counts_each_request_once_and_leaves_nothing(start: Start, tmp_p
         over.set()
     found = lines(tmp_path, 3)
     assert len(found) == 3 and sorted(line.get("input_tokens", 0) for line in found) == [0, 7, 7]
-    assert all("left" in line["error"] for line in found) and not any("trouble" in line for line in found)
+    assert all("left" in line["error"] for line in found) and not any(
+        "trouble" in line for line in found
+    )
     assert not any(thread.name == "agent-proxy" for thread in threading.enumerate())
     # The provider's own listener and its thread are this test's.
     assert becomes(lambda: _open() <= before + 1), "descriptors are left"
@@ -248,5 +287,7 @@ def _open() -> int:
 
 def test_nothing_of_the_transport_is_imported_before_an_agent_needs_a_network() -> None:
     program = "import sys, evopolicy.execution.agent.launcher; print('aiohttp' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert found.stdout == "False\n"

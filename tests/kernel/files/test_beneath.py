@@ -1,4 +1,5 @@
-"""Whatever somebody lays in a folder of his, and at whatever moment: the Host's work there stays inside it."""
+"""Whatever somebody lays in a folder of his, and at whatever moment: the Host's work there stays
+inside it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ STEPS = (
     "os.listdir",
     "os.truncate",
 )
-"""Events of Python's audit, each raised before what it names: between any two of them another process may come in."""
+"""Events of Python's audit, each raised before what it names: between any two of them another
+process may come in."""
 _at: list[Callable[[], None]] = []
 """Called at each step while it is not empty."""
 
@@ -49,7 +51,8 @@ sys.addaudithook(_audit)
 
 
 class Swap:
-    """At the step of that number a folder changes places with a link that leads out, or comes back."""
+    """At the step of that number a folder changes places with a link that leads out, or comes
+    back."""
 
     def __init__(self, folder: Path, outside: Path, at: int, back: bool) -> None:
         self._folder, self._outside = folder, outside
@@ -71,7 +74,12 @@ class Swap:
 def laid(root: Path) -> tuple[Path, Path]:
     """A folder somebody writes to, and one beside it that is the Host's alone."""
     outside, inside = root / "outside", root / "inside"
-    for folder in (outside / "deep", inside / "swapped" / "deep", inside / "feedback", root / "copies" / "swapped"):
+    for folder in (
+        outside / "deep",
+        inside / "swapped" / "deep",
+        inside / "feedback",
+        root / "copies" / "swapped",
+    ):
         folder.mkdir(parents=True)
     for name in ("a", "deep/b", "feedback.json", "policy.py"):
         (outside / name).write_bytes(b"theirs " + KEY)
@@ -85,7 +93,10 @@ def laid(root: Path) -> tuple[Path, Path]:
 def seen(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Mode and content of everything there."""
     paths = sorted([folder, *folder.rglob("*")])
-    return {str(p.relative_to(folder)): (p.lstat().st_mode, p.read_bytes() if p.is_file() else b"") for p in paths}
+    return {
+        str(p.relative_to(folder)): (p.lstat().st_mode, p.read_bytes() if p.is_file() else b"")
+        for p in paths
+    }
 
 
 WORK: dict[str, tuple[str, Callable[[Path, Path], Any]]] = {
@@ -93,13 +104,25 @@ WORK: dict[str, tuple[str, Callable[[Path, Path], Any]]] = {
     "removing": ("swapped", lambda _, inside: folders.remove(inside / "swapped")),
     "giving a login": ("swapped", lambda root, inside: give(root, inside, empty=False)),
     "a place for a login": ("swapped", lambda root, inside: give(root, inside, empty=True)),
-    "taking it back": ("swapped", lambda _, inside: agent_home.take_back(inside, ["swapped/a", "swapped/deep/b"])),
+    "taking it back": (
+        "swapped",
+        lambda _, inside: agent_home.take_back(inside, ["swapped/a", "swapped/deep/b"]),
+    ),
     "opening a home": ("swapped", lambda _, inside: agent_home.made_removable(inside)),
-    "collecting": ("swapped", lambda root, inside: agent_home.collect(inside, ["**/a"], (), root / "kept", NO_SECRETS)),
-    "copying Feedback": ("swapped", lambda root, inside: copy_feedback(root / "copies", inside / "swapped", "0001")),
+    "collecting": (
+        "swapped",
+        lambda root, inside: agent_home.collect(inside, ["**/a"], (), root / "kept", NO_SECRETS),
+    ),
+    "copying Feedback": (
+        "swapped",
+        lambda root, inside: copy_feedback(root / "copies", inside / "swapped", "0001"),
+    ),
     "evicting": ("swapped", lambda _, inside: discard(inside, "swapped", "deep/b")),
     "writing": ("swapped", lambda _, inside: written(inside)),
-    **{f"preparing {name}": (name, lambda root, inside: prepared(root, inside)) for name in (".evopolicy", "skills")},
+    **{
+        f"preparing {name}": (name, lambda root, inside: prepared(root, inside))
+        for name in (".evopolicy", "skills")
+    },
 }
 
 
@@ -111,7 +134,12 @@ def prepared(root: Path, inside: Path) -> None:
     (root / "skill").write_text("how")
     program, skills = root / "copies", [root / "skill"]
     prepare_workspace(
-        inside, spec=SPEC, terms=TERMS, initial_program=program, skills=skills, socket=Path("/run/session.sock")
+        inside,
+        spec=SPEC,
+        terms=TERMS,
+        initial_program=program,
+        skills=skills,
+        socket=Path("/run/session.sock"),
     )
 
 
@@ -122,7 +150,9 @@ def written(inside: Path) -> None:
 
 @pytest.mark.parametrize("back", [False, True], ids=["stays", "comes back"])
 @pytest.mark.parametrize("work", WORK)
-def test_a_folder_that_is_swapped_for_a_link_at_any_step_leads_nowhere(tmp_path: Path, work: str, back: bool) -> None:
+def test_a_folder_that_is_swapped_for_a_link_at_any_step_leads_nowhere(
+    tmp_path: Path, work: str, back: bool
+) -> None:
     at, steps = 0, 1
     name, call = WORK[work]
     while at < steps:
@@ -139,7 +169,9 @@ def test_a_folder_that_is_swapped_for_a_link_at_any_step_leads_nowhere(tmp_path:
         finally:
             _at.clear()
         assert seen(outside) == before, (work, at)
-        assert not [p for p in (root / "kept").rglob("*") if p.is_file() and b"theirs" in p.read_bytes()]
+        assert not [
+            p for p in (root / "kept").rglob("*") if p.is_file() and b"theirs" in p.read_bytes()
+        ]
         at, steps = at + 1, swap.steps
     assert steps > 1
 
@@ -161,9 +193,14 @@ def test_what_is_written_takes_the_place_of_whatever_is_there(tmp_path: Path, ki
     KINDS[kind](inside / "x", outside)
     with beneath.opened(inside) as fd:
         beneath.write("x", fd, b"new", 0o640)
-    assert ((inside / "x").read_bytes(), stat.S_IMODE((inside / "x").lstat().st_mode)) == (b"new", 0o640)
+    assert ((inside / "x").read_bytes(), stat.S_IMODE((inside / "x").lstat().st_mode)) == (
+        b"new",
+        0o640,
+    )
     assert seen(outside) == before
-    assert sorted(path.name for path in inside.iterdir()) == ["feedback", "swapped", "x"], "and nothing else is left"
+    assert sorted(path.name for path in inside.iterdir()) == ["feedback", "swapped", "x"], (
+        "and nothing else is left"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,9 +216,15 @@ def test_only_regular_files_are_read_and_nothing_waits(tmp_path: Path, kind: str
                 beneath.reading("x", fd)
 
 
-def test_a_file_that_cannot_be_written_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_leaves_what_was_there_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "x").write_text("old")
-    with beneath.opened(tmp_path) as fd, pytest.raises(KeyError), beneath.replacing("x", fd, 0o600) as file:
+    with (
+        beneath.opened(tmp_path) as fd,
+        pytest.raises(KeyError),
+        beneath.replacing("x", fd, 0o600) as file,
+    ):
         file.write(b"half")
         raise KeyError
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "old")]

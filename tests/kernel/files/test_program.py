@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 
 from evopolicy.kernel.errors import ProgramError, RecordError
 from evopolicy.kernel.files import program as program_module
-from evopolicy.kernel.files.program import Program, ProgramStore, _digest, capture, diff, link_program
+from evopolicy.kernel.files.program import (
+    Program,
+    ProgramStore,
+    _digest,
+    capture,
+    diff,
+    link_program,
+)
 from evopolicy.kernel.shown import misleading
 
 POLICY = "def make_policy(context): ...\n"
@@ -52,13 +59,17 @@ def make_folder_link(path: Path) -> None:
     path.symlink_to(path.parent.parent, target_is_directory=True)
 
 
-# --- refused -------------------------------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "make", "rule"),
     [
-        ("link.py", lambda path: path.symlink_to("policy.py"), "is a symlink; .*: put a copy of what it leads to"),
+        (
+            "link.py",
+            lambda path: path.symlink_to("policy.py"),
+            "is a symlink; .*: put a copy of what it leads to",
+        ),
         ("dangling", lambda path: path.symlink_to("nowhere"), "is a symlink"),
         ("folder", make_folder_link, "is a symlink"),
         ("pipe", os.mkfifo, "is a special file"),
@@ -73,7 +84,9 @@ def make_folder_link(path: Path) -> None:
         ("POLICY.py", Path.touch, "policy.py: differs from .*POLICY.py only in case"),
         ("x" * 241, Path.touch, "longer than 240 characters"),
     ],
-    ids=lambda value: value[:12].encode("unicode_escape").decode() if isinstance(value, str) else "",
+    ids=lambda value: (
+        value[:12].encode("unicode_escape").decode() if isinstance(value, str) else ""
+    ),
 )
 @pytest.mark.parametrize("inside", ["", "deep/er"])
 def test_refuses_what_a_program_may_not_hold_and_names_path_and_rule(
@@ -93,8 +106,8 @@ def test_refuses_what_a_program_may_not_hold_and_names_path_and_rule(
 
 
 def test_no_name_may_be_taken_for_another_one(tree: Path) -> None:
-    """Of all of Unicode: what is not printable to Python (control, format, unassigned, private, separators) and what
-    the standard calls ignorable by default; letters of every script pass."""
+    """Of all of Unicode: what is not printable to Python (control, format, unassigned, private,
+    separators) and what the standard calls ignorable by default; letters of every script pass."""
     ignorable = {
         0x034F,
         0x115F,
@@ -126,12 +139,15 @@ def test_no_name_may_be_taken_for_another_one(tree: Path) -> None:
     for number in range(0x110000):
         character = chr(number)
         refused = (
-            unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs") and character != " "
+            unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
+            and character != " "
         )
         assert bool(misleading(character)) >= (refused or number in ignorable), hex(number)
     assert not misleading("plain näme-1 数据 данные.py")
     (tree / "policy\u202eyp.txt").touch()
-    with pytest.raises(ProgramError, match=r"^policy\\u202eyp\.txt: .* taken for another one, by its U\+202E"):
+    with pytest.raises(
+        ProgramError, match=r"^policy\\u202eyp\.txt: .* taken for another one, by its U\+202E"
+    ):
         capture(tree)
 
 
@@ -238,7 +254,7 @@ def test_a_file_is_no_program(tree: Path) -> None:
         capture(tree / "policy.py")
 
 
-# --- a tree that changes -------------------------------------------------------------------------------------------
+# --- a tree that changes --------------------------------------------------------------------------
 
 
 def after_first_read(monkeypatch: pytest.MonkeyPatch, change: object) -> None:
@@ -295,7 +311,9 @@ def test_what_is_swapped_after_it_was_looked_at_is_not_followed(
         capture(tree)
 
 
-def test_a_fifo_swapped_in_does_not_hold_the_host(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fifo_swapped_in_does_not_hold_the_host(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(tree, {"data": b"1"})
     look = program_module._is_folder
 
@@ -327,7 +345,7 @@ def test_a_folder_beneath_the_workspace_is_captured(tmp_path: Path) -> None:
     assert capture(Path(), tmp_path / "mine" / "program").files == {"policy.py": b"x"}
 
 
-# --- digest --------------------------------------------------------------------------------------------------------
+# --- digest ---------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "b", "ab", "abc", "b/a", "b/ab", "c/a", "é", "a.py"])
 FILES = st.dictionaries(NAMES, st.binary(max_size=8), max_size=6).filter(
@@ -348,16 +366,24 @@ def test_the_digest_does_not_depend_on_the_order_files_were_made(
 
 
 @given(one=FILES, two=FILES)
-def test_different_files_have_different_digests(one: dict[str, bytes], two: dict[str, bytes]) -> None:
+def test_different_files_have_different_digests(
+    one: dict[str, bytes], two: dict[str, bytes]
+) -> None:
     assert (program_module._digest(one) == program_module._digest(two)) == (one == two)
 
 
-@given(path=st.text("ab", min_size=1, max_size=6), content=st.text("ab", max_size=6), at=st.integers(1, 5))
+@given(
+    path=st.text("ab", min_size=1, max_size=6),
+    content=st.text("ab", max_size=6),
+    at=st.integers(1, 5),
+)
 def test_no_byte_can_move_between_path_and_content(path: str, content: str, at: int) -> None:
     whole = path + content
     other = {whole[:at]: whole[at:].encode()}
     same = {path: content.encode()} == other
-    assert (program_module._digest({path: content.encode()}) == program_module._digest(other)) == same
+    assert (
+        program_module._digest({path: content.encode()}) == program_module._digest(other)
+    ) == same
 
 
 def test_the_digest_is_a_stable_contract(tree: Path) -> None:
@@ -365,7 +391,9 @@ def test_the_digest_is_a_stable_contract(tree: Path) -> None:
     for part in (b"policy.py", POLICY.encode()):
         hasher.update(len(part).to_bytes(8, "big") + part)
     assert capture(tree).digest == hasher.hexdigest()
-    assert capture(tree).digest == "c4a484428cc112bf73827b3182d72bd056b2b9ef83f79843dd9b4c39af495436"
+    assert (
+        capture(tree).digest == "c4a484428cc112bf73827b3182d72bd056b2b9ef83f79843dd9b4c39af495436"
+    )
 
 
 def test_left_out_files_do_not_matter(tree: Path) -> None:
@@ -381,7 +409,7 @@ def test_size_counts_contents() -> None:
     assert Program("", {"a": b"12", "b": b"345"}).size == 5
 
 
-# --- store ---------------------------------------------------------------------------------------------------------
+# --- store ----------------------------------------------------------------------------------------
 
 
 def test_a_program_is_stored_once_and_read_only(tree: Path, tmp_path: Path) -> None:
@@ -437,11 +465,15 @@ def test_a_stored_program_that_was_changed_is_told(tree: Path, tmp_path: Path, h
 
 
 def test_a_missing_program_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="Program 0000 is not in programs/".replace("0000", "0" * 12)):
+    with pytest.raises(
+        RecordError, match="Program 0000 is not in programs/".replace("0000", "0" * 12)
+    ):
         ProgramStore(tmp_path / "programs").get("0" * 64)
 
 
-def test_a_failed_put_leaves_nothing_behind(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_put_leaves_nothing_behind(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_room(folder: Path, _files: object, *, durable: bool) -> None:  # noqa: ARG001 (as it is called)
         (folder / "half").touch()
         raise OSError(28, "No space left on device")
@@ -453,7 +485,9 @@ def test_a_failed_put_leaves_nothing_behind(tree: Path, tmp_path: Path, monkeypa
     assert list(store.folder(program.digest).parent.iterdir()) == []
 
 
-def test_a_run_links_its_programs_so_that_the_output_can_be_moved(tree: Path, tmp_path: Path) -> None:
+def test_a_run_links_its_programs_so_that_the_output_can_be_moved(
+    tree: Path, tmp_path: Path
+) -> None:
     store, program = ProgramStore(tmp_path / "out" / "programs"), capture(tree)
     store.put(program)
     run = tmp_path / "out" / "runs" / "one"
@@ -463,7 +497,7 @@ def test_a_run_links_its_programs_so_that_the_output_can_be_moved(tree: Path, tm
     assert capture(tmp_path / "moved" / "runs" / "one" / "programs" / program.digest) == program
 
 
-# --- diff ----------------------------------------------------------------------------------------------------------
+# --- diff -----------------------------------------------------------------------------------------
 
 
 def program_of(**files: bytes) -> Program:
@@ -490,7 +524,9 @@ def test_diff_says_of_binary_files_only_that_they_differ() -> None:
 
 
 def test_diff_marks_a_missing_last_line_break() -> None:
-    assert diff(program_of(a=b"x\n"), program_of(a=b"x")).endswith("-x\n+x\n\\ No newline at end of file\n")
+    assert diff(program_of(a=b"x\n"), program_of(a=b"x")).endswith(
+        "-x\n+x\n\\ No newline at end of file\n"
+    )
 
 
 def test_diff_counts_lines_as_editors_do() -> None:

@@ -1,4 +1,5 @@
-"""Files of a record, whoever sent it: none beyond its bound is read, and what is read is held a line at a time."""
+"""Files of a record, whoever sent it: none beyond its bound is read, and what is read is held a
+line at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from evopolicy.kernel.session.submission import read_graded
 LINE = b'{"score":0,"outcome":{"index":%d,"episode_return":0,"length":0,"ending":"terminated"}}'
 
 
-def test_nothing_is_read_of_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_of_a_file_that_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     assert read_part(tmp_path, "a", 5) == b"12345"
     monkeypatch.setattr(beneath, "first_bytes", lambda *_: pytest.fail("it was read"))
@@ -37,5 +40,7 @@ def test_a_file_of_more_episodes_than_a_pool_can_have_is_refused(
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(LINE % number for number in range(3)))
     assert [one.outcome.index for one in read_graded(tmp_path / "a.jsonl")] == [0, 1, 2]
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(LINE % number for number in range(4)))
-    with pytest.raises(RecordError, match=r"a.jsonl: is corrupt \(more than 3 Episodes are those of no pool\)"):
+    with pytest.raises(
+        RecordError, match=r"a.jsonl: is corrupt \(more than 3 Episodes are those of no pool\)"
+    ):
         read_graded(tmp_path / "a.jsonl")

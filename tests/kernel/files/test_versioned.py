@@ -51,14 +51,24 @@ def test_an_older_version_is_brought_up_step_by_step(tmp_path: Path) -> None:
     [
         ("", "note.json: cannot be read .*; write it again$"),
         ("\udce9", "note.json: cannot be read .*; write it again$"),
-        ("[]", r"note.json: cannot be read \(a JSON object is needed, found a list\); write it again$"),
+        (
+            "[]",
+            r"note.json: cannot be read \(a JSON object is needed, found a list\); write it again$",
+        ),
         ("{}", "note.json: schema None is unknown, this evopolicy reads schemas 1 to 2$"),
-        ('{"schema": 3}', "note.json: schema 3 is unknown, this evopolicy reads schemas 1 to 2; update evopolicy$"),
+        (
+            '{"schema": 3}',
+            "note.json: schema 3 is unknown, this evopolicy reads schemas 1 to 2; update "
+            "evopolicy$",
+        ),
         ('{"schema": 0}', "note.json: schema 0 is unknown, this evopolicy reads schemas 1 to 2$"),
         ('{"schema": true}', "note.json: schema True is unknown"),
         ('{"schema": 1, "text": "x"}', "note.json: is corrupt as schema 1 .*words"),
         ('{"schema": 2}', "note.json: is corrupt .*text.*; write it again$"),
-        ('{"schema": 2, "text": "x", "count": -1}', "note.json: is corrupt .*count.*; write it again$"),
+        (
+            '{"schema": 2, "text": "x", "count": -1}',
+            "note.json: is corrupt .*count.*; write it again$",
+        ),
         (
             '{"schema": 2, "text": "' + "x" * 1000 + '"}',
             "note.json: has more than 1,000 bytes, which no such file has$",

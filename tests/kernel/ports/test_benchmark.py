@@ -13,7 +13,14 @@ def test_the_digest_is_of_id_and_parameters_alone() -> None:
     spec = Tally({"gravity": 2}).spec
     assert spec.digest == Tally({"gravity": 2}).spec.digest
     assert (
-        len({spec.digest, Tally().spec.digest, Tally({"gravity": 3}).spec.digest, Tally(id="test/T-v2").spec.digest})
+        len(
+            {
+                spec.digest,
+                Tally().spec.digest,
+                Tally({"gravity": 3}).spec.digest,
+                Tally(id="test/T-v2").spec.digest,
+            }
+        )
         == 4
     )
 
@@ -25,13 +32,19 @@ def test_clipping_is_off_unless_a_public_parameter_says_so() -> None:
 
 
 def test_a_reference_makes_the_same_benchmark_again() -> None:
-    benchmark = BenchmarkReference("tests.kernel.bench:Tally", {"parameters": {"gravity": 2}}).load()
+    benchmark = BenchmarkReference(
+        "tests.kernel.bench:Tally", {"parameters": {"gravity": 2}}
+    ).load()
     assert benchmark.spec.digest == Tally({"gravity": 2}).spec.digest
 
 
-@pytest.mark.parametrize("factory", ["nowhere.at_all:load", "tests.kernel.bench:nothing", "nocolon", "", ":"])
+@pytest.mark.parametrize(
+    "factory", ["nowhere.at_all:load", "tests.kernel.bench:nothing", "nocolon", "", ":"]
+)
 def test_a_factory_that_cannot_be_imported_is_named(factory: str) -> None:
-    with pytest.raises(BenchmarkError, match=f"the Benchmark factory '{factory}' cannot be imported"):
+    with pytest.raises(
+        BenchmarkError, match=f"the Benchmark factory '{factory}' cannot be imported"
+    ):
         BenchmarkReference(factory).load()
 
 

@@ -58,7 +58,7 @@ def composed(visibility: str, *artifacts: Artifact) -> dict[str, Any]:
     return compose(visibility, 2, "digest", EVALUATION, SUMMARY, artifacts)
 
 
-# --- levels --------------------------------------------------------------------------------------------------------
+# --- levels ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,9 @@ def composed(visibility: str, *artifacts: Artifact) -> dict[str, Any]:
         ("full", ["summary", "by_episode", "artifacts"]),
     ],
 )
-def test_each_level_shows_exactly_what_it_says(visibility: str, keys: list[str], artifact: Artifact) -> None:
+def test_each_level_shows_exactly_what_it_says(
+    visibility: str, keys: list[str], artifact: Artifact
+) -> None:
     content = composed(visibility, artifact)
     assert list(content) == ["submission", "program", "score", "episodes", "failed_episodes", *keys]
     assert content["score"] == 2.0
@@ -83,11 +85,23 @@ def test_below_episodes_nothing_of_a_single_episode_is_told(
     visibility: str, artifact: Artifact, tmp_path: Path
 ) -> None:
     publish(
-        tmp_path / "0002", composed(visibility, artifact), EVALUATION, [artifact] if visibility == "full" else [], PATHS
+        tmp_path / "0002",
+        composed(visibility, artifact),
+        EVALUATION,
+        [artifact] if visibility == "full" else [],
+        PATHS,
     )
     (only,) = [path for path in (tmp_path / "0002").rglob("*") if path.is_file()]
     text = only.read_text()
-    for secret in ("division by zero", "policy.py", "printed by seven", "xxx", '"index"', 'speed": 2', "truncated"):
+    for secret in (
+        "division by zero",
+        "policy.py",
+        "printed by seven",
+        "xxx",
+        '"index"',
+        'speed": 2',
+        "truncated",
+    ):
         assert secret not in text
 
 
@@ -118,7 +132,11 @@ def test_feedback_names_public_indices_and_no_seed(visibility: str) -> None:
 
 
 def test_content_is_plain_json_even_where_a_benchmark_gave_numpy() -> None:
-    given: dict[str, Any] = {"speeds": np.array([1.5, 2.0], np.float32), "steps": np.int64(3), "fast": np.bool_(True)}
+    given: dict[str, Any] = {
+        "speeds": np.array([1.5, 2.0], np.float32),
+        "steps": np.int64(3),
+        "fast": np.bool_(True),
+    }
     content = compose("episodes", 2, "digest", EVALUATION, given)
     assert json.loads(json.dumps(content, allow_nan=False)) == content
     assert content["summary"] == {"speeds": [1.5, 2.0], "steps": 3, "fast": True}
@@ -128,7 +146,8 @@ def test_content_is_plain_json_even_where_a_benchmark_gave_numpy() -> None:
 
 def test_a_submission_of_thousands_of_episodes_is_no_fault() -> None:
     graded = tuple(
-        Graded(0.0, replace(FINE, index=i, measures={f"m{n}": 1.0 for n in range(20)})) for i in range(5_000)
+        Graded(0.0, replace(FINE, index=i, measures={f"m{n}": 1.0 for n in range(20)}))
+        for i in range(5_000)
     )
     content = compose("episodes", 1, "digest", Evaluation(graded, (), 0), SUMMARY)
     assert len(content["by_episode"]) == 5_000
@@ -142,7 +161,7 @@ def test_what_is_not_public_in_a_summary_is_refused_with_its_path() -> None:
         compose("episodes", 1, "p", Evaluation((Graded(1.0, bad),), (), 0), {})
 
 
-# --- artifacts -----------------------------------------------------------------------------------------------------
+# --- artifacts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,14 +202,20 @@ def test_count_and_size_are_bounded(artifact: Artifact) -> None:
         check_artifacts([artifact], {7})
 
 
-# --- publication ---------------------------------------------------------------------------------------------------
+# --- publication ----------------------------------------------------------------------------------
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-def test_published_feedback_holds_content_output_and_artifacts(artifact: Artifact, tmp_path: Path) -> None:
+def test_published_feedback_holds_content_output_and_artifacts(
+    artifact: Artifact, tmp_path: Path
+) -> None:
     target = tmp_path / "submissions" / "feedback"
     publish(target, composed("full", artifact), EVALUATION, [artifact], PATHS)
     files = tree(target)
@@ -199,7 +224,9 @@ def test_published_feedback_holds_content_output_and_artifacts(artifact: Artifac
     assert [path.name for path in target.parent.iterdir()] == ["feedback"]
 
 
-def test_publishing_again_replaces_what_a_killed_host_left(artifact: Artifact, tmp_path: Path) -> None:
+def test_publishing_again_replaces_what_a_killed_host_left(
+    artifact: Artifact, tmp_path: Path
+) -> None:
     target = tmp_path / "feedback"
     (tmp_path / ".feedback.staging" / "half").mkdir(parents=True)
     publish(target, composed("full", artifact), EVALUATION, [artifact], PATHS)
@@ -227,7 +254,7 @@ def test_feedback_is_whole_or_absent_when_the_disk_fills(
     assert not (tmp_path / "feedback").exists()
 
 
-# --- the agent's copy ----------------------------------------------------------------------------------------------
+# --- the agent's copy -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -270,10 +297,16 @@ SPOILS: dict[str, Any] = {
     "feedback is a file": lambda workspace, _: (workspace.rmdir(), workspace.write_text("")),
     "feedback is gone": lambda workspace, _: workspace.rmdir(),
     "feedback is a pipe": lambda workspace, _: (workspace.rmdir(), os.mkfifo(workspace)),
-    "the copy's place is a link": lambda workspace, outside: (workspace / "0002").symlink_to(outside / "0002"),
-    "the copy's place is a dangling link": lambda workspace, _: (workspace / "0002").symlink_to("nowhere"),
+    "the copy's place is a link": lambda workspace, outside: (workspace / "0002").symlink_to(
+        outside / "0002"
+    ),
+    "the copy's place is a dangling link": lambda workspace, _: (workspace / "0002").symlink_to(
+        "nowhere"
+    ),
     "the copy's place is a file": lambda workspace, _: (workspace / "0002").write_text("mine"),
-    "the copy's place is a folder": lambda workspace, _: (workspace / "0002" / "own").mkdir(parents=True),
+    "the copy's place is a folder": lambda workspace, _: (workspace / "0002" / "own").mkdir(
+        parents=True
+    ),
 }
 
 
@@ -290,7 +323,9 @@ def test_a_spoiled_workspace_gets_no_copy_and_nothing_outside_changes(
 
 
 @pytest.mark.not_as_root
-def test_a_workspace_folder_nobody_may_enter_is_opened_and_gets_its_copy(source: Path, workspace: Path) -> None:
+def test_a_workspace_folder_nobody_may_enter_is_opened_and_gets_its_copy(
+    source: Path, workspace: Path
+) -> None:
     workspace.chmod(0)
     copy_feedback(source, workspace, "0002")
     assert [path.name for path in workspace.iterdir()] == ["0002"]
@@ -308,7 +343,9 @@ def test_a_full_disk_while_copying_is_told_and_leaves_no_half_copy(
     assert list(workspace.iterdir()) == []
 
 
-def test_an_evicted_artifact_leaves_the_agents_copy_too(source: Path, workspace: Path, outside: Path) -> None:
+def test_an_evicted_artifact_leaves_the_agents_copy_too(
+    source: Path, workspace: Path, outside: Path
+) -> None:
     copy_feedback(source, workspace, "0002")
     discard(workspace, "0002", "episodes/0007.csv")
     assert not (workspace / "0002" / "episodes" / "0007.csv").exists()
@@ -318,7 +355,7 @@ def test_an_evicted_artifact_leaves_the_agents_copy_too(source: Path, workspace:
     assert (outside / "0002" / "episodes" / "0007.csv").exists(), "no link is followed"
 
 
-# --- retention -----------------------------------------------------------------------------------------------------
+# --- retention ------------------------------------------------------------------------------------
 
 
 def published(tmp_path: Path, number: int, **sizes: int) -> Path:
@@ -327,7 +364,9 @@ def published(tmp_path: Path, number: int, **sizes: int) -> Path:
     for name, size in sizes.items():
         path = tmp_path / f"made-{number}-{name}"
         path.write_bytes(b"x" * size)
-        artifacts.append(Artifact(name, path, "text/plain", "permanent" if name.startswith("keep") else "bulk"))
+        artifacts.append(
+            Artifact(name, path, "text/plain", "permanent" if name.startswith("keep") else "bulk")
+        )
     folder = feedback_folder(tmp_path, number)
     publish(folder, composed("full", *artifacts), EVALUATION, artifacts, PATHS)
     return folder
@@ -361,16 +400,23 @@ def test_each_feedback_is_looked_at_once_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked, look = [], shelf_module._bulk
-    monkeypatch.setattr(shelf_module, "_bulk", lambda folder, content: looked.append(folder) or look(folder, content))
+    monkeypatch.setattr(
+        shelf_module,
+        "_bulk",
+        lambda folder, content: looked.append(folder) or look(folder, content),
+    )
     folders = [published(tmp_path, n, a=100) for n in range(1, 30)]
     assert len(shelf(folders, 250)[1]) == 27
     assert looked == folders
 
 
 @pytest.mark.parametrize(
-    ("submission", "artifact"), [("../0001", "a"), ("0001", "../../a"), ("0001", "/a"), ("..", "a"), ("0001", "b/../a")]
+    ("submission", "artifact"),
+    [("../0001", "a"), ("0001", "../../a"), ("0001", "/a"), ("..", "a"), ("0001", "b/../a")],
 )
-def test_a_name_that_leads_elsewhere_removes_nothing(tmp_path: Path, submission: str, artifact: str) -> None:
+def test_a_name_that_leads_elsewhere_removes_nothing(
+    tmp_path: Path, submission: str, artifact: str
+) -> None:
     for name in ("a", "0001/a", "here/0001/a", "here/0001/b/a"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -1,4 +1,5 @@
-"""Pools: where seeds come from, what moves them and what never does, and how an agent names Episodes."""
+"""Pools: where seeds come from, what moves them and what never does, and how an agent names
+Episodes."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def policy_seeds(pool: Pool, split: str) -> list[int]:
     return [episode.policy_seed for episode in getattr(pool, split)]
 
 
-# --- derived -------------------------------------------------------------------------------------------------------
+# --- derived --------------------------------------------------------------------------------------
 
 
 def test_derived_seeds_are_a_stable_contract() -> None:
@@ -72,7 +73,9 @@ def test_a_seed_is_what_the_docstring_says() -> None:
     assert derive_seed("case", b"secret", 7) == int.from_bytes(hasher.digest()[:8], "big") >> 1
 
 
-@given(st.lists(st.text("ab", max_size=4), max_size=4), st.lists(st.text("ab", max_size=4), max_size=4))
+@given(
+    st.lists(st.text("ab", max_size=4), max_size=4), st.lists(st.text("ab", max_size=4), max_size=4)
+)
 def test_no_two_parts_of_a_seed_run_together(one: list[str], two: list[str]) -> None:
     assert (derive_seed("d", *one) == derive_seed("d", *two)) == (one == two)
     assert 0 <= derive_seed("d", *one) < 2**63
@@ -107,7 +110,9 @@ def test_what_defines_the_pool_changes_every_seed(other: Any) -> None:
 
 
 def test_splits_are_disjoint_and_policy_seeds_are_not_case_seeds() -> None:
-    pool = plan_pool(replace(DERIVED, training=200, validation=100, assessment=100), Tally(), b"secret")
+    pool = plan_pool(
+        replace(DERIVED, training=200, validation=100, assessment=100), Tally(), b"secret"
+    )
     for of in (seeds, policy_seeds):
         assert len({seed for split in SPLITS for seed in of(pool, split)}) == 400
     assert not {s % 2**32 for split in SPLITS for s in seeds(pool, split)} & {
@@ -145,11 +150,17 @@ def test_the_same_seed_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         plan_pool(PAPER, Tally())
 
 
-# --- the paper's ---------------------------------------------------------------------------------------------------
+# --- the paper's ----------------------------------------------------------------------------------
 
 
 def test_the_papers_list_is_the_published_one() -> None:
-    assert [paper_case("training", n) for n in range(5)] == [1654615998, 1806341205, 173879092, 1112038970, 2087043557]
+    assert [paper_case("training", n) for n in range(5)] == [
+        1654615998,
+        1806341205,
+        173879092,
+        1112038970,
+        2087043557,
+    ]
     assert [paper_case("assessment", n) for n in range(3)] == [47113601, 1076138659, 870966622]
 
 
@@ -164,14 +175,20 @@ def test_a_paper_pool_takes_the_first_of_each_split_whatever_secret_or_seed() ->
 
 def test_the_papers_hash_derivation() -> None:
     digest = hashlib.sha256(b"gym/acrobot/heldout/000031").digest()
-    assert paper_hash_case("gym/acrobot", "assessment", 31) == int.from_bytes(digest[:8], "big") % 2**32
+    assert (
+        paper_hash_case("gym/acrobot", "assessment", 31)
+        == int.from_bytes(digest[:8], "big") % 2**32
+    )
     pool = plan_pool(replace(PAPER, cases="hash", training=2000), Tally(case_name="gym/racing"))
     assert seeds(pool, "training")[1999] == paper_hash_case("gym/racing", "training", 1999)
     assert seeds(pool, "validation")[0] == paper_hash_case("gym/racing", "validation", 0)
 
 
 def test_the_papers_names() -> None:
-    assert case_name(Tally(id="minigrid/MiniGrid-FourRooms-v0").spec) == "gymnasium/MiniGrid-FourRooms-v0"
+    assert (
+        case_name(Tally(id="minigrid/MiniGrid-FourRooms-v0").spec)
+        == "gymnasium/MiniGrid-FourRooms-v0"
+    )
     assert case_name(find_benchmark("acrobot").spec) == "gym/acrobot"
     named = plan_pool(replace(PAPER, cases="hash"), Tally(case_name="gym/own"))
     assert seeds(named, "training")[0] == paper_hash_case("gym/own", "training", 0)
@@ -179,7 +196,9 @@ def test_the_papers_names() -> None:
 
 def test_policy_seeds_stay_opaque_in_the_papers_pool_but_for_its_random_row() -> None:
     opaque = plan_pool(PAPER, Tally(), b"secret")
-    assert not {seed + 1 for seed in seeds(opaque, "assessment")} & set(policy_seeds(opaque, "assessment"))
+    assert not {seed + 1 for seed in seeds(opaque, "assessment")} & set(
+        policy_seeds(opaque, "assessment")
+    )
     plus_one = plan_pool(replace(PAPER, policy_seed="case_plus_one"), Tally())
     assert policy_seeds(plus_one, "assessment")[0] == 47113602
 
@@ -193,7 +212,10 @@ def test_policy_seeds_stay_opaque_in_the_papers_pool_but_for_its_random_row() ->
         ({"training": 0}, "pool.training: at least 1 is needed, found 0"),
         ({"validation": -1}, "pool.validation: at least 0 is needed, found -1"),
         ({"assessment": 0}, "pool.assessment: at least 1 is needed, found 0"),
-        ({"kind": "derived", "validation": 500_001}, "pool.validation: at most 500,000 are possible, found 500,001"),
+        (
+            {"kind": "derived", "validation": 500_001},
+            "pool.validation: at most 500,000 are possible, found 500,001",
+        ),
         ({"training": 1025}, "pool.training: the paper's list has 1024 cases, 1025 are asked for"),
         ({"assessment": 257}, "pool.assessment: the paper's list has 256 cases"),
     ],
@@ -203,7 +225,7 @@ def test_a_pool_that_cannot_be_is_refused_by_its_key(changes: dict[str, Any], me
         replace(PAPER, **changes)
 
 
-# --- selectors -----------------------------------------------------------------------------------------------------
+# --- selectors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -278,7 +300,9 @@ def test_a_short_selector_cannot_make_a_long_list(monkeypatch: pytest.MonkeyPatc
     from evopolicy.kernel.ports import pool
 
     parse_part = pool._parse_part
-    monkeypatch.setattr(pool, "_parse_part", lambda part, *rest: asked.append(part) or parse_part(part, *rest))
+    monkeypatch.setattr(
+        pool, "_parse_part", lambda part, *rest: asked.append(part) or parse_part(part, *rest)
+    )
     with pytest.raises(Refused):
         parse_selector(",".join(["0:100000"] * 7_000), 100_000)
     assert len(asked) == 2

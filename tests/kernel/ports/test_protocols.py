@@ -21,7 +21,9 @@ PROVIDER = Provider("https://api.example.com/v1", ("POST /chat",), ())
         ({"key_variable": "KEY", "key_form": "Bearer"}, "no place for the key"),
     ],
 )  # fmt: skip
-def test_a_provider_that_could_never_be_asked_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_a_provider_that_could_never_be_asked_is_refused(
+    changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         replace(PROVIDER, **changes)
 
@@ -38,6 +40,8 @@ def test_a_url_that_is_none_is_refused(url: str) -> None:
         replace(PROVIDER, url=url)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "https://api.example.com/v1/", "http://[::1]:8000/v1"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000", "https://api.example.com/v1/", "http://[::1]:8000/v1"]
+)
 def test_a_base_url_passes(url: str) -> None:
     assert replace(PROVIDER, url=url).url == url

@@ -1,4 +1,5 @@
-"""Reading what an agent printed, whatever it printed; and the clock that stands still while its calls block."""
+"""Reading what an agent printed, whatever it printed; and the clock that stands still while its
+calls block."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ def lines(folder: Path, content: bytes) -> list[str]:
 
 
 def test_lines_end_at_line_feeds_only_and_bad_bytes_are_replaced(tmp_path: Path) -> None:
-    assert lines(tmp_path, b"a\r\nb\x0cc\xff\n\xe2\x80\xa8d") == ["a\r\n", "b\x0cc\ufffd\n", "\u2028d"]
+    assert lines(tmp_path, b"a\r\nb\x0cc\xff\n\xe2\x80\xa8d") == [
+        "a\r\n",
+        "b\x0cc\ufffd\n",
+        "\u2028d",
+    ]
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +62,9 @@ def test_a_reader_that_fails_is_reported_in_the_transcript(tmp_path: Path) -> No
     assert transcript.error_kind == "other", "not a provider's failure: nothing is retried for it"
 
 
-def test_the_clock_adds_up_the_time_in_which_at_least_one_call_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_adds_up_the_time_in_which_at_least_one_call_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [0.0]
     monkeypatch.setattr("evopolicy.kernel.clock.time", SimpleNamespace(monotonic=lambda: now[0]))
     clock = BlockedClock()
@@ -98,20 +105,38 @@ def test_usage_is_what_was_served_and_the_streams_own_where_that_is_only_estimat
 def test_requests_a_stream_does_not_tell_of_are_found_by_their_ids_or_by_what_they_used() -> None:
     proxy = ProxyUsage(Usage(input_tokens=100, output_tokens=50), responses={"a": 100, "b": 50})
     whole = Usage(input_tokens=100, output_tokens=50)
-    assert attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy) == 0
-    assert attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy) == 0, "they agree"
+    assert (
+        attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a", "b")), proxy)
+        == 0
+    )
+    assert (
+        attempt.unexplained(Transcript(usage=whole, completed=True, response_ids=("a",)), proxy)
+        == 0
+    ), "they agree"
     less = Usage(input_tokens=80, output_tokens=20)
-    assert attempt.unexplained(Transcript(usage=less, completed=True, response_ids=("a",)), proxy) == 50
-    assert attempt.unexplained(Transcript(usage=whole, response_ids=("a",)), proxy) == 50, "it has no totals"
-    assert attempt.unexplained(Transcript(usage=Usage(80, output_tokens=50), completed=True), proxy) == 20
-    assert attempt.unexplained(Transcript(usage=whole), proxy) is None, "a stream that was cut says nothing"
+    assert (
+        attempt.unexplained(Transcript(usage=less, completed=True, response_ids=("a",)), proxy)
+        == 50
+    )
+    assert attempt.unexplained(Transcript(usage=whole, response_ids=("a",)), proxy) == 50, (
+        "it has no totals"
+    )
+    assert (
+        attempt.unexplained(Transcript(usage=Usage(80, output_tokens=50), completed=True), proxy)
+        == 20
+    )
+    assert attempt.unexplained(Transcript(usage=whole), proxy) is None, (
+        "a stream that was cut says nothing"
+    )
     assert attempt.unexplained(Transcript(usage=whole, completed=True), None) is None
     assert attempt.is_unexplained(20, {"input_tokens": 100, "output_tokens": 50})
     assert not attempt.is_unexplained(2, {"input_tokens": 100, "output_tokens": 50})
     assert not attempt.is_unexplained(None, {})
 
 
-@pytest.mark.parametrize(("steps", "answers", "turns"), [(5, 3, 3), (3, 5, 3), (0, 4, 4), (4, None, 4), (4, 0, 4)])
+@pytest.mark.parametrize(
+    ("steps", "answers", "turns"), [(5, 3, 3), (3, 5, 3), (0, 4, 4), (4, None, 4), (4, 0, 4)]
+)
 def test_parallel_calls_are_one_turn_and_a_stream_without_turns_has_its_answers(
     steps: int, answers: int | None, turns: int
 ) -> None:
@@ -133,6 +158,9 @@ def test_parallel_calls_are_one_turn_and_a_stream_without_turns_has_its_answers(
 def test_an_agent_is_idle_where_it_neither_prints_nor_calls_nor_has_an_evaluation_running(
     limit: float | None, running: bool, printed: float, called: float, idle: bool
 ) -> None:
-    process, session = SimpleNamespace(last_output=lambda: printed), SimpleNamespace(running=running, last_call=called)
+    process, session = (
+        SimpleNamespace(last_output=lambda: printed),
+        SimpleNamespace(running=running, last_call=called),
+    )
     limits = AgentLimits(None, limit, 0.0)
     assert attempt._idle(process, session, limits, 100.0) is idle  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""One command at a time in a folder: by a lock that nothing dead holds, whatever was left written."""
+"""One command at a time in a folder: by a lock that nothing dead holds, whatever was left
+written."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ sys.stdin.readline()
 
 def holder(folder: Path) -> subprocess.Popen[str]:
     """Another process that has `folder`, until its standard input ends."""
-    process = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdin and process.stdout
     process.stdin.write(f"{folder}\n")
     process.stdin.flush()
@@ -42,7 +45,9 @@ def test_a_second_owner_is_told_who_is_the_first_and_nothing_is_touched(tmp_path
                 Ownership(asks)
         said = str(refused.value)
         assert f"pid {first.pid}, since 20" in said and "evopolicy agent=random" in said
-        assert "hidden" not in said and "hidden" not in (tmp_path / ".run.lock").read_text(), "it may be a password"
+        assert "hidden" not in said and "hidden" not in (tmp_path / ".run.lock").read_text(), (
+            "it may be a password"
+        )
         assert is_owned(folder) and not is_owned(tmp_path / "other")
         assert not folder.exists()
         assert first.stdin
@@ -68,11 +73,14 @@ def test_what_a_killed_command_started_keeps_the_folder_until_it_ends(
     monkeypatch.setattr(owner, "_ENDING_SECONDS", 0.0)
     folder = tmp_path / "run"
     script = (
-        "import os, subprocess, sys\nfrom pathlib import Path\nfrom evopolicy.kernel.run.owner import Ownership\n"
+        "import os, subprocess, sys\nfrom pathlib import Path\nfrom evopolicy.kernel.run.owner "
+        "import Ownership\n"
         "held = Ownership(Path(sys.argv[1]))\n"
         "child = subprocess.Popen(['cat'], pass_fds=[held.fd])\nos.kill(os.getpid(), 9)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE) as command:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE
+    ) as command:
         command.wait()
         with pytest.raises(Owned, match="was killed, and a process it started still runs"):
             Ownership(folder)
@@ -133,7 +141,9 @@ def test_one_of_many_at_once_has_it_at_any_time(tmp_path: Path) -> None:
     assert most == [1]
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"pid": -1, "since": 1e300, "command": "\\u001b[2J"}', '{"pid": 1e30}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"pid": -1, "since": 1e300, "command": "\\u001b[2J"}', '{"pid": 1e30}']
+)
 def test_whatever_stands_in_the_lock_the_sentence_is_one_line(tmp_path: Path, text: str) -> None:
     folder = tmp_path / "run"
     with Ownership(folder):
@@ -162,7 +172,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_the_lock_of_an_owner_who_gave_it_up_meanwhile_keeps_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the opening of its file and the lock on it the file goes, and another command has a new one."""
+    """Between the opening of its file and the lock on it the file goes, and another command has a
+    new one."""
     folder, really, others = tmp_path / "run", owner._locks, list[Ownership | None]()
 
     def meanwhile(fd: int, how: int) -> bool:

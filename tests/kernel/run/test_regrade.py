@@ -1,4 +1,5 @@
-"""Grading a Run's Programs again: no agent, no Episode twice, a record of its own that names its parent."""
+"""Grading a Run's Programs again: no agent, no Episode twice, a record of its own that names its
+parent."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def again(made: Stage, parent: Run, folder: Path, *, adopted: bool = True, **cha
         for program in {s.program for s in parent.state.submissions}:
             adopt(folder, split, program, [graded_path(parent.folder, split, program)])
     bench = Bench(made.benchmark, made.executor, made.feedback, 1, folder)
-    return regrade(Grading(record, folder, bench, plan_pool(pool, made.benchmark, b"secret"), made.store), SPLITS)
+    return regrade(
+        Grading(record, folder, bench, plan_pool(pool, made.benchmark, b"secret"), made.store),
+        SPLITS,
+    )
 
 
 @pytest.fixture
@@ -47,10 +51,18 @@ def made(tmp_path: Path) -> Stage:
     return Stage(tmp_path, (good,))
 
 
-def test_every_program_is_measured_on_both_splits_and_another_rule_selects(made: Stage, tmp_path: Path) -> None:
+def test_every_program_is_measured_on_both_splits_and_another_rule_selects(
+    made: Stage, tmp_path: Path
+) -> None:
     parent = run(made.plan())
-    graded = again(made, parent, tmp_path / "again", selection={"rule": "last"}, pool={"assessment": 9})
-    assert (graded.finished, graded.valid, graded.record.parent) == (True, True, parent.record.result_key)
+    graded = again(
+        made, parent, tmp_path / "again", selection={"rule": "last"}, pool={"assessment": 9}
+    )
+    assert (graded.finished, graded.valid, graded.record.parent) == (
+        True,
+        True,
+        parent.record.result_key,
+    )
     assert graded.result.selected_submission == 3
     first, second = dict.fromkeys(s.program for s in parent.state.submissions)
     for program in (first, second, parent.record.initial_program):
@@ -67,14 +79,17 @@ def test_no_episode_is_run_twice(made: Stage, tmp_path: Path) -> None:
     parent = run(made.plan())
     before = len(made.executor.ran)
     graded = again(made, parent, tmp_path / "again", pool={"assessment": 7})
-    # Two Programs were validated before and one of them assessed on five; the initial one never was.
+    # Two Programs were validated before and one of them assessed on five; the initial one never
+    # was.
     assert len(made.executor.ran) - before == (7 - 5) + 7 + (3 + 7)
     before = len(made.executor.ran)
     assert again(made, parent, tmp_path / "again", pool={"assessment": 7}) == graded
     assert len(made.executor.ran) == before
 
 
-def test_a_regrade_that_was_cut_goes_on(made: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_regrade_that_was_cut_goes_on(
+    made: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parent = run(made.plan())
     evaluate, calls = made.executor.evaluate, []
 

@@ -59,14 +59,18 @@ def stage(tmp_path: Path, *functions: Any, **options: Any) -> Stage:
 
 def mean(stage: Stage, split: str, value: int) -> float:
     episodes = getattr(stage.planned, split)
-    return float(sum(4 * (value + episode.scenario["offset"]) for episode in episodes) / len(episodes))
+    return float(
+        sum(4 * (value + episode.scenario["offset"]) for episode in episodes) / len(episodes)
+    )
 
 
 def outcome(finished: Run) -> dict[str, Any]:
     """What must be the same of two equal Runs."""
     state, result = finished.state, finished.result
     return {
-        "submissions": [(s.program, s.indices, s.status, s.score, s.failures) for s in state.submissions],
+        "submissions": [
+            (s.program, s.indices, s.status, s.score, s.failures) for s in state.submissions
+        ],
         "candidates": state.candidates,
         "validation": dict(result.validation),
         "selected": (result.selected, result.selected_submission),
@@ -75,7 +79,7 @@ def outcome(finished: Run) -> dict[str, Any]:
     }
 
 
-# --- the way that is meant -----------------------------------------------------------------------------------------
+# --- the way that is meant ------------------------------------------------------------------------
 
 
 def test_a_run_submits_hands_off_validates_selects_and_assesses(tmp_path: Path) -> None:
@@ -203,10 +207,14 @@ def test_exhaust_ends_by_itself_and_is_valid(tmp_path: Path) -> None:
         limits=replace(AGENT_LIMITS, finish_grace_seconds=0.0),
     )  # fmt: skip
     finished = run(made.plan())
-    assert (finished.state.closed_by, finished.state.agent_ended, finished.valid) == ("budget", "finished", True)
+    assert (finished.state.closed_by, finished.state.agent_ended, finished.valid) == (
+        "budget",
+        "finished",
+        True,
+    )
 
 
-# --- the failure table, row by row -----------------------------------------------------------------------------------
+# --- the failure table, row by row ----------------------------------------------------------------
 
 
 def test_row_policy_fails__charged_graded_valid(tmp_path: Path) -> None:
@@ -222,7 +230,11 @@ def test_row_policy_fails__charged_graded_valid(tmp_path: Path) -> None:
     assert finished.valid
     assert finished.state.agent_exit_code == 0
     (submission,) = finished.state.submissions
-    assert (submission.score, submission.units_used, submission.failures) == (-1.0, 3, {"exception": 3})
+    assert (submission.score, submission.units_used, submission.failures) == (
+        -1.0,
+        3,
+        {"exception": 3},
+    )
     assert finished.result.assessment is not None
     assert (finished.result.assessment.mean, finished.result.assessment.failed) == (-1.0, 5)
 
@@ -253,14 +265,23 @@ def test_row_fault_in_a_submission_that_a_retry_mends__valid(tmp_path: Path) -> 
 def test_row_fault_that_stays__submission_fails_run_goes_on_and_is_marked(tmp_path: Path) -> None:
     made = stage(tmp_path)
     broken = made.planned.training[4].seed
-    made.executor.fault = lambda _, episode: Fault("engine", "x") if episode.seed == broken else None
+    made.executor.fault = lambda _, episode: (
+        Fault("engine", "x") if episode.seed == broken else None
+    )
     finished = run(made.plan())
     assert [s.status for s in finished.state.submissions] == ["published", "failed"]
     assert [s.units_used for s in finished.state.submissions] == [3, 6]
     assert finished.state.candidates == (1,)
-    assert (finished.finished, finished.valid, finished.result.reasons) == (True, False, ("engine_fault",))
+    assert (finished.finished, finished.valid, finished.result.reasons) == (
+        True,
+        False,
+        ("engine_fault",),
+    )
     said = finished.state.explained(("engine_fault", "wall_time"))
-    assert said == "wall_time, engine_fault: 1 of the Episodes faulted 2 times; Episode 4: engine fault: x"
+    assert (
+        said
+        == "wall_time, engine_fault: 1 of the Episodes faulted 2 times; Episode 4: engine fault: x"
+    )
     assert finished.result.assessment is not None
     tried = [seed for _, seed in made.executor.ran if seed == broken]
     assert len(tried) == 1 + made.episode_retries
@@ -328,10 +349,23 @@ def leave(code: int) -> Any:
         ),
         (spend(cost_usd=2.5), {"cost_usd": 2.0}, "cost", None),
     ],
-    ids=["exits without finish", "crashes", "exits with a code", "exceeds wall time", "is idle", "tokens", "cost"],
+    ids=[
+        "exits without finish",
+        "crashes",
+        "exits with a code",
+        "exceeds wall time",
+        "is idle",
+        "tokens",
+        "cost",
+    ],
 )
 def test_row_agent_ends_badly__what_is_published_is_handed_off_and_the_run_is_valid(
-    tmp_path: Path, clock: LaterClock, agent: Any, limits: dict[str, Any], reason: str, code: int | None
+    tmp_path: Path,
+    clock: LaterClock,
+    agent: Any,
+    limits: dict[str, Any],
+    reason: str,
+    code: int | None,
 ) -> None:
     function = partial(hang, clock=clock) if agent is hang else agent
     made = stage(tmp_path, function, limits=replace(AGENT_LIMITS, **limits))
@@ -350,7 +384,11 @@ def test_row_agent_never_finishes_after_finish__the_grace_ends_it(tmp_path: Path
 
     made = stage(tmp_path, stays, limits=replace(AGENT_LIMITS, finish_grace_seconds=0.05))
     finished = run(made.plan())
-    assert (finished.state.agent_ended, finished.state.closed_by, finished.valid) == ("finished", "finish", True)
+    assert (finished.state.agent_ended, finished.state.closed_by, finished.valid) == (
+        "finished",
+        "finish",
+        True,
+    )
 
 
 def test_row_agent_gone_while_its_submission_runs__it_is_still_published(tmp_path: Path) -> None:
@@ -376,16 +414,23 @@ def test_row_agent_gone_while_its_submission_runs__it_is_still_published(tmp_pat
     assert finished.valid
 
 
-def test_row_nothing_was_ever_published__the_initial_program_is_measured_and_flagged(tmp_path: Path) -> None:
+def test_row_nothing_was_ever_published__the_initial_program_is_measured_and_flagged(
+    tmp_path: Path,
+) -> None:
     made = stage(tmp_path, lambda _: None)
     finished = run(made.plan())
-    assert (finished.result.selected, finished.result.selected_submission) == (finished.record.initial_program, None)
+    assert (finished.result.selected, finished.result.selected_submission) == (
+        finished.record.initial_program,
+        None,
+    )
     assert finished.result.assessment is not None
     assert finished.result.assessment.mean == pytest.approx(mean(made, "assessment", 0))
     assert (finished.valid, finished.result.reasons) == (True, ("nothing_published",))
 
 
-def test_row_a_finished_episode_scores_less_than_a_failure__valid_and_flagged(tmp_path: Path) -> None:
+def test_row_a_finished_episode_scores_less_than_a_failure__valid_and_flagged(
+    tmp_path: Path,
+) -> None:
     """Finished Episodes at -250 beside failure_score -100 made crashing pay, without a word."""
 
     class Dear(Tally):
@@ -393,7 +438,11 @@ def test_row_a_finished_episode_scores_less_than_a_failure__valid_and_flagged(tm
         def spec(self) -> BenchmarkSpec:
             return replace(super().spec, remarks=("same_episodes",))
 
-    finished = run(stage(tmp_path, benchmark=Dear(score_of=lambda outcome: outcome.episode_return - 100)).plan())
+    finished = run(
+        stage(
+            tmp_path, benchmark=Dear(score_of=lambda outcome: outcome.episode_return - 100)
+        ).plan()
+    )
     assert (finished.valid, finished.result.reasons) == (True, ("same_episodes", "failing_paid"))
 
 
@@ -407,7 +456,10 @@ def test_row_provider_fails_for_good__retried_with_backoff_then_measured_and_inv
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("evopolicy.kernel.run.run.time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    monkeypatch.setattr(
+        "evopolicy.kernel.run.run.time",
+        SimpleNamespace(sleep=slept.append, monotonic=time.monotonic),
+    )
 
     def fails(call: AgentCalls) -> None:
         if not call.resumed:
@@ -433,13 +485,21 @@ def test_row_provider_comes_back__the_session_goes_on_and_the_run_is_valid(tmp_p
 
     made = stage(tmp_path, overloaded, overloaded, back)
     finished = run(made.plan())
-    assert (finished.valid, finished.state.agent_attempts, finished.state.agent_ended) == (True, 3, "finished")
+    assert (finished.valid, finished.state.agent_attempts, finished.state.agent_ended) == (
+        True,
+        3,
+        "finished",
+    )
     assert finished.state.usage["input_tokens"] == 25, "what the failed attempts used counts"
     assert finished.state.usage["output_tokens"] == 2
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("context", "context"), ("refusal", "refusal"), ("other", "crashed")])
-def test_other_provider_errors_are_the_agents_own_end(tmp_path: Path, kind: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("context", "context"), ("refusal", "refusal"), ("other", "crashed")]
+)
+def test_other_provider_errors_are_the_agents_own_end(
+    tmp_path: Path, kind: str, reason: str
+) -> None:
     def fails(call: AgentCalls) -> None:
         call.say(error_kind=kind)
         raise SystemExit(1)
@@ -476,7 +536,11 @@ def test_an_agent_that_finished_is_not_restarted_whatever_its_provider_says(tmp_
 
     made = stage(tmp_path, late)
     finished = run(made.plan())
-    assert (finished.state.agent_ended, finished.valid, made.launcher.started) == ("finished", True, 1)
+    assert (finished.state.agent_ended, finished.valid, made.launcher.started) == (
+        "finished",
+        True,
+        1,
+    )
 
 
 @pytest.mark.parametrize("split", ["validation", "assessment"])
@@ -486,8 +550,12 @@ def test_row_fault_in_validation_or_assessment__resumable_never_partial_then_com
 ) -> None:
     made = stage(tmp_path)
     broken = getattr(made.planned, split)[after].seed
-    made.executor.fault = lambda _, episode: Fault("environment", "x") if episode.seed == broken else None
-    with pytest.raises(ExecutionError, match=f"{split} of Program .* cannot be completed: .*run the command again"):
+    made.executor.fault = lambda _, episode: (
+        Fault("environment", "x") if episode.seed == broken else None
+    )
+    with pytest.raises(
+        ExecutionError, match=f"{split} of Program .* cannot be completed: .*run the command again"
+    ):
         run(made.plan())
     halted = load_run(made.folder)
     assert not halted.finished
@@ -500,11 +568,15 @@ def test_row_fault_in_validation_or_assessment__resumable_never_partial_then_com
 
 
 @pytest.mark.parametrize("split", ["validation", "assessment"])
-def test_row_fault_in_validation_or_assessment_that_a_retry_mends(tmp_path: Path, split: str) -> None:
+def test_row_fault_in_validation_or_assessment_that_a_retry_mends(
+    tmp_path: Path, split: str
+) -> None:
     made = stage(tmp_path)
     private = {episode.seed for episode in getattr(made.planned, split)}
     faults = [Fault("environment", "flaky")]
-    made.executor.fault = lambda _, episode: faults.pop() if faults and episode.seed in private else None
+    made.executor.fault = lambda _, episode: (
+        faults.pop() if faults and episode.seed in private else None
+    )
     assert run(made.plan()).valid
     assert "fault" not in names(made.folder)
 
@@ -535,11 +607,14 @@ def test_row_observer_raises__nothing_changes(tmp_path: Path) -> None:
     assert observed.valid
 
 
-# --- agents that cannot be started ---------------------------------------------------------------------------------
+# --- agents that cannot be started ----------------------------------------------------------------
 
 
 def test_an_agent_that_cannot_be_started_leaves_the_run_for_the_next_try(tmp_path: Path) -> None:
-    made = stage(tmp_path, agent=FunctionAgent(resumes=False, missing=["codex: not found; npm install -g it"]))
+    made = stage(
+        tmp_path,
+        agent=FunctionAgent(resumes=False, missing=["codex: not found; npm install -g it"]),
+    )
     with pytest.raises(AgentError, match="codex: not found"):
         run(made.plan())
     assert names(made.folder) == ["opened", "agent_started", "agent_ended"]
@@ -563,7 +638,7 @@ def test_a_stream_that_cannot_be_read_costs_the_transcript_never_the_run(
     assert ended["error"] == "the transcript cannot be read: KeyError: 'parser'"
 
 
-# --- progress ------------------------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 
 def test_progress_tells_phase_episodes_and_best_so_far(tmp_path: Path) -> None:
@@ -603,11 +678,14 @@ def test_reasoning_tokens_are_not_counted_twice(tmp_path: Path) -> None:
         good(call)
 
     assert (
-        run(stage(tmp_path, thrifty, limits=replace(AGENT_LIMITS, tokens=100)).plan()).state.agent_ended == "finished"
+        run(
+            stage(tmp_path, thrifty, limits=replace(AGENT_LIMITS, tokens=100)).plan()
+        ).state.agent_ended
+        == "finished"
     )
 
 
-# --- another rule, another size, another Run -----------------------------------------------------------------------
+# --- another rule, another size, another Run ------------------------------------------------------
 
 
 def test_another_selection_rule_never_reruns_an_agent_or_a_measured_episode(tmp_path: Path) -> None:
@@ -624,7 +702,9 @@ def test_another_selection_rule_never_reruns_an_agent_or_a_measured_episode(tmp_
     assert lcb.executor.ran == [], "everything it needs was measured before"
 
 
-def test_an_earlier_rule_asked_for_again_gives_its_own_result_and_runs_nothing(tmp_path: Path) -> None:
+def test_an_earlier_rule_asked_for_again_gives_its_own_result_and_runs_nothing(
+    tmp_path: Path,
+) -> None:
     first = run(stage(tmp_path).plan())
     run(stage(tmp_path, selection=SelectionConfig("last", "latest"), result_key="another").plan())
     again = stage(tmp_path)
@@ -637,11 +717,16 @@ def test_an_earlier_rule_asked_for_again_gives_its_own_result_and_runs_nothing(t
 def test_a_run_is_loaded_with_any_of_its_results_and_the_rule_of_that_one(tmp_path: Path) -> None:
     first = run(stage(tmp_path).plan())
     pool = replace(POOL, assessment=POOL.assessment + 2)
-    made = stage(tmp_path, selection=SelectionConfig("last", "latest"), pool=pool, result_key="another")
+    made = stage(
+        tmp_path, selection=SelectionConfig("last", "latest"), pool=pool, result_key="another"
+    )
     second = run(made.plan())
     before = load_run(made.folder).under(first.record.result_key)
     assert (before.result, before.finished, before.valid) == (first.result, True, True)
-    assert (before.record.selection, before.record.pool) == (first.record.selection, first.record.pool)
+    assert (before.record.selection, before.record.pool) == (
+        first.record.selection,
+        first.record.pool,
+    )
     assert (before.record.entry, before.state) == (second.record.entry, second.state)
     assert load_run(made.folder).under("another") == load_run(made.folder).under("") == second
     assert not load_run(made.folder).under("never").finished
@@ -685,11 +770,12 @@ def test_the_private_episodes_are_kept_with_every_outcome(tmp_path: Path) -> Non
         read_graded(graded_path(made.folder, "validation", "broken"))
 
 
-# --- limits and clocks ---------------------------------------------------------------------------------------------
+# --- limits and clocks ----------------------------------------------------------------------------
 
 
 def test_time_thinking_counts_over_all_attempts(tmp_path: Path, clock: LaterClock) -> None:
-    """A provider's retries must not give an agent its wall time anew: 600 and 600 seconds are over 1,000."""
+    """A provider's retries must not give an agent its wall time anew: 600 and 600 seconds are over
+    1,000."""
 
     def thinks_then_fails(call: AgentCalls) -> None:
         clock.shift += 600.0
@@ -699,15 +785,20 @@ def test_time_thinking_counts_over_all_attempts(tmp_path: Path, clock: LaterCloc
         clock.shift += 600.0
         call.sleep_for_ever()
 
-    made = stage(tmp_path, thinks_then_fails, thinks_on, limits=replace(AGENT_LIMITS, wall_seconds=1_000.0))
+    made = stage(
+        tmp_path, thinks_then_fails, thinks_on, limits=replace(AGENT_LIMITS, wall_seconds=1_000.0)
+    )
     finished = run(made.plan())
     ended = [event["reason"] for event in events(made.folder) if event["event"] == "agent_ended"]
     assert ended == ["provider", "wall_time"]
     assert finished.state.thinking_seconds > 1_200.0
 
 
-def test_an_evaluation_costs_the_agent_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate opens only once far more than the agent's wall time has gone by on the Host's clock."""
+def test_an_evaluation_costs_the_agent_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate opens only once far more than the agent's wall time has gone by on the Host's
+    clock."""
     made = stage(tmp_path, limits=replace(AGENT_LIMITS, wall_seconds=100.0))
     shift = [0.0]
     shifted = SimpleNamespace(monotonic=lambda: time.monotonic() + shift[0])
@@ -732,7 +823,7 @@ def _blocked(made: Stage) -> bool:
     return bool(session._blocked._inside)
 
 
-# --- records -------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 def test_the_record_holds_no_absolute_path(tmp_path: Path) -> None:
@@ -776,15 +867,19 @@ def test_every_visibility_level_runs(tmp_path: Path) -> None:
         assert ("by_episode" in content) == (visibility in ("episodes", "full"))
 
 
-# --- numbers of somebody else's ------------------------------------------------------------------------------------
+# --- numbers of somebody else's -------------------------------------------------------------------
 
 NO_COUNTS: list[Any] = [
     2**53 + 1, 2**63, 2**64, 10**30, -1, -(2**63) - 1, True, 1.5, float("nan"), float("inf"), "7" * 5_000, [1], {}
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("field", ["input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "requests"])
-def test_what_is_no_count_in_an_agents_usage_is_left_out_and_the_run_ends(tmp_path: Path, field: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "requests"]
+)
+def test_what_is_no_count_in_an_agents_usage_is_left_out_and_the_run_ends(
+    tmp_path: Path, field: str
+) -> None:
     for number, wrong in enumerate(NO_COUNTS):
 
         def agent(call: AgentCalls, wrong: Any = wrong) -> None:
@@ -805,31 +900,40 @@ def test_what_is_no_cost_is_left_out_too(tmp_path: Path, wrong: Any) -> None:
         call.say(usage={"cost_usd": wrong, "output_tokens": 3})
 
     finished = run(stage(tmp_path, agent).plan())
-    assert (finished.valid, finished.state.usage["cost_usd"], finished.state.usage["output_tokens"]) == (True, None, 3)
+    assert (
+        finished.valid,
+        finished.state.usage["cost_usd"],
+        finished.state.usage["output_tokens"],
+    ) == (True, None, 3)
 
 
 @pytest.mark.parametrize("value", [1e101, -1e101, 1e308])
 def test_a_score_beyond_all_reckoning_is_a_fault_and_no_record_that_cannot_be_read(
     tmp_path: Path, value: float
 ) -> None:
-    made = stage(tmp_path, benchmark=Tally(score_of=lambda outcome: value if outcome.index else 1.0))
+    made = stage(
+        tmp_path, benchmark=Tally(score_of=lambda outcome: value if outcome.index else 1.0)
+    )
     finished = run_to_the_end(made)
     assert [s.status for s in finished.state.submissions] == ["failed", "failed"]
     assert load_run(made.folder).state == finished.state
 
 
 def run_to_the_end(made: Stage) -> Run:
-    """The Run as far as it gets: Validation and Assessment of such a Benchmark cannot be completed."""
+    """The Run as far as it gets: Validation and Assessment of such a Benchmark cannot be
+    completed."""
     with pytest.raises(ExecutionError, match=r"nor at most 1e\+100"):
         run(made.plan())
     return load_run(made.folder)
 
 
-# --- an agent that cannot be started -------------------------------------------------------------------------------
+# --- an agent that cannot be started --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), OSError(28, "No space left on device")])
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), OSError(28, "No space left on device")]
+)
 def test_a_fault_of_the_machine_at_the_agents_start_loses_nothing(
     tmp_path: Path, error: OSError, resumes: bool
 ) -> None:
@@ -846,12 +950,17 @@ def test_a_fault_of_the_machine_at_the_agents_start_loses_nothing(
         run(made.plan())
     finished = run(made.plan())
     ended = [event["reason"] for event in events(made.folder) if event["event"] == "agent_ended"]
-    assert (ended, finished.valid, finished.result.reasons) == (["not_started", "finished"], True, ())
+    assert (ended, finished.valid, finished.result.reasons) == (
+        ["not_started", "finished"],
+        True,
+        (),
+    )
 
 
 @pytest.mark.parametrize("resumes", [True, False])
 def test_nor_where_the_journal_cannot_say_so_any_more(tmp_path: Path, resumes: bool) -> None:
-    """The Host of a full disk: neither the agent's folder nor a further line of the journal can be written."""
+    """The Host of a full disk: neither the agent's folder nor a further line of the journal can be
+    written."""
     made = stage(tmp_path, agent=FunctionAgent(resumes=resumes))
     start, append = made.launcher.start, Journal.append
 
@@ -869,28 +978,43 @@ def test_nor_where_the_journal_cannot_say_so_any_more(tmp_path: Path, resumes: b
         run(made.plan())
     made.launcher.start = start  # type: ignore[method-assign]
     finished = run(made.plan())
-    assert (finished.state.agent_ended, finished.valid, finished.result.reasons) == ("finished", True, ())
+    assert (finished.state.agent_ended, finished.valid, finished.result.reasons) == (
+        "finished",
+        True,
+        (),
+    )
 
 
-# --- other versions ------------------------------------------------------------------------------------------------
+# --- other versions -------------------------------------------------------------------------------
 
 MEASURING = {"python": "3.11.7", "gymnasium": "1.0.0"}
 
 
 def with_versions(plan: RunPlan, **versions: str) -> RunPlan:
     measuring = {name: versions.get(name, version) for name, version in MEASURING.items()}
-    return replace(plan, record=replace(plan.record, versions={**measuring, **versions}), measuring=measuring)
+    return replace(
+        plan, record=replace(plan.record, versions={**measuring, **versions}), measuring=measuring
+    )
 
 
-@pytest.mark.parametrize("after", ["opened", "agent_started", "reserved", "published", "closed", "handoff", "selected"])
-def test_a_run_never_goes_on_under_other_versions_of_what_an_outcome_depends_on(tmp_path: Path, after: str) -> None:
+@pytest.mark.parametrize(
+    "after", ["opened", "agent_started", "reserved", "published", "closed", "handoff", "selected"]
+)
+def test_a_run_never_goes_on_under_other_versions_of_what_an_outcome_depends_on(
+    tmp_path: Path, after: str
+) -> None:
     made = stage(tmp_path)
     cut_after(made, with_versions(made.plan()), after)
     before = (made.folder / "journal.jsonl").read_bytes()
     other = with_versions(made.plan(), gymnasium="1.1.0")
-    with pytest.raises(RecordError, match=r"run: began with gymnasium 1\.0\.0 and would go on with gymnasium 1\.1\.0"):
+    with pytest.raises(
+        RecordError,
+        match=r"run: began with gymnasium 1\.0\.0 and would go on with gymnasium 1\.1\.0",
+    ):
         run(other)
-    assert (made.folder / "journal.jsonl").read_bytes() == before, "nothing was written, so nothing is mixed"
+    assert (made.folder / "journal.jsonl").read_bytes() == before, (
+        "nothing was written, so nothing is mixed"
+    )
     finished = run(with_versions(made.plan()))
     assert (finished.valid, finished.record.versions) == (True, MEASURING)
     assert run(other) == finished, "a finished one is read whatever is installed"
@@ -899,7 +1023,9 @@ def test_a_run_never_goes_on_under_other_versions_of_what_an_outcome_depends_on(
         run(ruled)
 
 
-@pytest.mark.parametrize(("after", "refused"), [("published", True), ("handoff", False), ("selected", False)])
+@pytest.mark.parametrize(
+    ("after", "refused"), [("published", True), ("handoff", False), ("selected", False)]
+)
 def test_another_version_of_the_agents_program_matters_while_its_agent_may_start(
     tmp_path: Path, after: str, refused: bool
 ) -> None:

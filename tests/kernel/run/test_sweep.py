@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from evopolicy.kernel.errors import RecordError
-from evopolicy.kernel.run.sweep import SCHEMA, SWEEP, Cell, Sweep, read_sweep, sweep_folder, write_sweep
+from evopolicy.kernel.run.sweep import (
+    SCHEMA,
+    SWEEP,
+    Cell,
+    Sweep,
+    read_sweep,
+    sweep_folder,
+    write_sweep,
+)
 
 SWEPT = Sweep(
     SCHEMA, "first", 12.5,
@@ -48,7 +56,9 @@ def test_a_folder_without_one_is_no_sweep(tmp_path: Path) -> None:
 
 
 def test_a_sweep_of_before_result_keys_is_read_as_the_records_own(tmp_path: Path) -> None:
-    write_sweep(tmp_path, replace(SWEPT, cells=(replace(SWEPT.cells[0], result_key="abc"), SWEPT.cells[1])))
+    write_sweep(
+        tmp_path, replace(SWEPT, cells=(replace(SWEPT.cells[0], result_key="abc"), SWEPT.cells[1]))
+    )
     path = sweep_folder(tmp_path, "first") / SWEEP
     value = json.loads(path.read_text())
     assert value["cells"][0].pop("result_key") == "abc"

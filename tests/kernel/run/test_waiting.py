@@ -15,7 +15,9 @@ LIMITED = {"status": 429, "trouble": "rate_limit"}
 NOW = 1_000_000.0
 
 
-def run(folder: Path, *events: dict[str, Any], proxy: tuple[dict[str, Any], ...] = (), at: float = NOW) -> Path:
+def run(
+    folder: Path, *events: dict[str, Any], proxy: tuple[dict[str, Any], ...] = (), at: float = NOW
+) -> Path:
     logs = folder / "agent" / "attempt-1"
     logs.mkdir(parents=True, exist_ok=True)
     for path, lines in ((folder / "journal.jsonl", events), (logs / "proxy.jsonl", proxy)):
@@ -24,16 +26,30 @@ def run(folder: Path, *events: dict[str, Any], proxy: tuple[dict[str, Any], ...]
     return folder
 
 
-def test_a_provider_that_fails_is_told_since_its_first_failure_after_an_answer(tmp_path: Path) -> None:
+def test_a_provider_that_fails_is_told_since_its_first_failure_after_an_answer(
+    tmp_path: Path,
+) -> None:
     refused = {"status": 429, "refused": "too_many"}  # the proxy's own, of a moment
-    tries = ({"time": 90.0, **LIMITED}, ANSWER, {"time": 120.0, **LIMITED}, refused, {"time": 150.0, **LIMITED})
+    tries = (
+        {"time": 90.0, **LIMITED},
+        ANSWER,
+        {"time": 120.0, **LIMITED},
+        refused,
+        {"time": 150.0, **LIMITED},
+    )
     held = waiting(run(tmp_path, STARTED, proxy=tries), NOW)
-    assert held == Waiting("its provider does not answer (429, rate_limit), and its agent asks again", 120.0)
+    assert held == Waiting(
+        "its provider does not answer (429, rate_limit), and its agent asks again", 120.0
+    )
     assert waiting(run(tmp_path, STARTED, proxy=(*tries, ANSWER)), NOW) is None
-    assert waiting(run(tmp_path, STARTED, {"event": "reserved"}, proxy=tries), NOW) is None, "it waits for Episodes"
+    assert waiting(run(tmp_path, STARTED, {"event": "reserved"}, proxy=tries), NOW) is None, (
+        "it waits for Episodes"
+    )
 
 
-def test_an_attempt_that_its_provider_ended_tells_the_last_error_until_the_next_begins(tmp_path: Path) -> None:
+def test_an_attempt_that_its_provider_ended_tells_the_last_error_until_the_next_begins(
+    tmp_path: Path,
+) -> None:
     ended = {"event": "agent_ended", "reason": "provider", "error": "529\noverloaded"}
     held = waiting(run(tmp_path, STARTED, ended), NOW)
     assert held is not None and "asked again soon (529 overloaded)" in held.what

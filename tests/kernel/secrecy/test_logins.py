@@ -1,4 +1,5 @@
-"""What a file of a login holds is masked in whatever way it is printed, also what it is refreshed to."""
+"""What a file of a login holds is masked in whatever way it is printed, also what it is refreshed
+to."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ ACCESS = "opaque_" + "aB3dE6gH9" * 20
 LOGIN = {
     "OPENAI_API_KEY": None,
     "auth_mode": "chatgpt",
-    "tokens": {"access_token": ACCESS, "refresh_token": REFRESH, "account_id": "0f8fad5b-d9cb-469f-a165-70867728950e"},
+    "tokens": {
+        "access_token": ACCESS,
+        "refresh_token": REFRESH,
+        "account_id": "0f8fad5b-d9cb-469f-a165-70867728950e",
+    },
     "list": ["plain-token-in-a-list"],
     "last_refresh": "2026-11-30T22:00:00Z",
 }
@@ -57,7 +62,9 @@ def test_a_text_of_a_login_is_masked_in_each_form(tmp_path: Path, form: str, tex
     mask, shown = masker(tmp_path, json.dumps(LOGIN)), FORMS[form](text)
     masked = mask.text(shown)
     around = len(FORMS[form](""))
-    assert masked.count("***") == 1 and len(masked) - 3 <= around + 6, "of it no more than neighbours have a part in"
+    assert masked.count("***") == 1 and len(masked) - 3 <= around + 6, (
+        "of it no more than neighbours have a part in"
+    )
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -85,9 +92,13 @@ def test_it_is_masked_wherever_its_output_is_cut(tmp_path: Path, quiet: bool) ->
             assert out + masking.feed(whole[place:]) + masking.end() == mask.data(whole), place
 
 
-def test_what_a_file_is_refreshed_to_is_known_at_once_and_what_it_was_stays_known(tmp_path: Path) -> None:
+def test_what_a_file_is_refreshed_to_is_known_at_once_and_what_it_was_stays_known(
+    tmp_path: Path,
+) -> None:
     mask = masker(tmp_path, json.dumps(LOGIN))
-    (tmp_path / "auth.json").write_text(json.dumps({"tokens": {"refresh_token": "another-one-entirely"}}))
+    (tmp_path / "auth.json").write_text(
+        json.dumps({"tokens": {"refresh_token": "another-one-entirely"}})
+    )
     assert mask.text(f"{REFRESH} another-one-entirely") == "*** ***"
     (tmp_path / "auth.json").unlink()
     (tmp_path / "auth.json").symlink_to("/etc/passwd")
@@ -100,13 +111,15 @@ OTHERS: dict[str, tuple[str, str, list[str], list[str]]] = {
     "a line": ("token", "one-long-line-of-a-token\n", ["one-long-line-of-a-token"], []),
     "TOML": (
         "config.toml",
-        'model = "claude-sonnet-4-20250514"\nbase = "https://api.example.com/v1"\napi_key = "12345-abcdef"\n',
+        'model = "claude-sonnet-4-20250514"\nbase = "https://api.example.com/v1"\napi_key = '
+        '"12345-abcdef"\n',
         ["12345-abcdef"],
         ["claude-sonnet-4-20250514", "https://api.example.com/v1"],
     ),
     "settings": (
         "settings.json",
-        '{"theme": "dark", "model": "gpt-5.1-codex-max", "selected": "oauth-personal", "X_TOKEN": "abcd-efgh-1"}',
+        '{"theme": "dark", "model": "gpt-5.1-codex-max", "selected": "oauth-personal", "X_TOKEN": '
+        '"abcd-efgh-1"}',
         ["abcd-efgh-1"],
         ["gpt-5.1-codex-max", "oauth-personal"],
     ),

@@ -1,4 +1,5 @@
-"""What an agent has left holds no secret, whatever it is and however much; what was not looked through is gone."""
+"""What an agent has left holds no secret, whatever it is and however much; what was not looked
+through is gone."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def test_files_are_masked_in_place_and_nothing_outside_is_touched(tmp_path: Path
     assert clean.stat().st_mtime_ns == before
 
 
-def test_names_links_modes_and_depth_do_not_keep_a_secret_and_never_stop_the_masking(tmp_path: Path) -> None:
+def test_names_links_modes_and_depth_do_not_keep_a_secret_and_never_stop_the_masking(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "plain-value-1.txt").write_text("x")
     (tmp_path / "link").symlink_to("/x/plain-value-1")
     closed = tmp_path / "closed"
@@ -81,10 +84,18 @@ def test_no_name_stands_in_the_way_of_masking_or_leads_it_out(tmp_path: Path, ki
     (inside / "z.sh").write_text(f"echo {VALUE}")
     (inside / "z.sh").chmod(0o755)
     assert mask_files(inside, MASKER).count == 0
-    assert ((inside / "z.sh").read_text(), (inside / "z.sh").stat().st_mode & 0o777) == (f"echo {MASK}", 0o755)
-    assert outside.read_text() == "the Host's own" and names(tmp_path) == ["journal.jsonl", "workspace"]
+    assert ((inside / "z.sh").read_text(), (inside / "z.sh").stat().st_mode & 0o777) == (
+        f"echo {MASK}",
+        0o755,
+    )
+    assert outside.read_text() == "the Host's own" and names(tmp_path) == [
+        "journal.jsonl",
+        "workspace",
+    ]
     assert names(inside) == [".masking", "z.sh"]
-    assert (inside / ".masking").lstat().st_ino == before.st_ino, "what is the agent's own stays as it is"
+    assert (inside / ".masking").lstat().st_ino == before.st_ino, (
+        "what is the agent's own stays as it is"
+    )
 
 
 def test_holes_in_a_file_are_no_work_and_stay_holes(tmp_path: Path) -> None:
@@ -137,7 +148,9 @@ BOUNDS: dict[str, tuple[str, int, Callable[[Path], None], list[str], dict[str, s
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_what_lies_beyond_a_bound_is_gone_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+def test_what_lies_beyond_a_bound_is_gone_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
     name, value, make, told, kept = BOUNDS[bound]
     make(tmp_path)
     monkeypatch.setattr(masked_files, name, value)
@@ -159,7 +172,9 @@ def test_a_secret_is_masked_in_a_file_larger_than_what_is_read_at_once(tmp_path:
     assert (clean.stat().st_mtime_ns, clean.stat().st_ino) == before
 
 
-def test_a_full_disk_stops_the_masking_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_the_masking_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_text(VALUE)
 
     def full(*_: object) -> None:

@@ -27,6 +27,12 @@ def test_no_cut_shows_a_part_of_a_secret(line: bytes) -> None:
     assert b"***" in whole
     for cut in range(len(line) + 1):
         masking = Masking(MASK)
-        given = masking.feed(line[:cut]) + masking.begun() + masking.feed(line[cut:]) + masking.begun() + masking.end()
+        given = (
+            masking.feed(line[:cut])
+            + masking.begun()
+            + masking.feed(line[cut:])
+            + masking.begun()
+            + masking.end()
+        )
         assert given == whole, cut
         assert masking.masked and masking.pending == 0

@@ -32,11 +32,14 @@ def test_one_that_was_copied_readable_is_closed_again(tmp_path: Path) -> None:
 
 def test_commands_that_begin_at_once_have_the_same(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom evopolicy.kernel.secrecy.pool_secret import pool_secret\n"
+        "import sys\nfrom pathlib import Path\nfrom evopolicy.kernel.secrecy.pool_secret import "
+        "pool_secret\n"
         "sys.stdin.readline()\nprint(pool_secret(Path(sys.argv[1]), make=True).decode())\n"
     )
     started = [
-        subprocess.Popen([sys.executable, "-c", script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         for _ in range(4)
     ]
     for process in started:
@@ -76,4 +79,8 @@ def test_what_is_no_secret_of_ours_is_refused_and_left_as_it_is(
     with pytest.raises(ConfigError, match=said):
         pool_secret(tmp_path, make=True)
     after = os.lstat(tmp_path / POOL_SECRET)
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
+        before.st_ino,
+        before.st_mtime_ns,
+        before.st_size,
+    )

@@ -10,11 +10,19 @@ import pytest
 
 from evopolicy.kernel.errors import ProgramError
 from evopolicy.kernel.files.program import Program
-from evopolicy.kernel.secrecy.secrets import MASK, NO_SECRETS, Masker, mask_uri, masked_events, without_secrets
+from evopolicy.kernel.secrecy.secrets import (
+    MASK,
+    NO_SECRETS,
+    Masker,
+    mask_uri,
+    masked_events,
+    without_secrets,
+)
 
 VALUE = 'pa"ss/word+with ä'
 MASKER = Masker.of(
-    {"MY_VALUE": VALUE, "OTHER_API_KEY": "plain-value-1", "SHORT_KEY": "abc", "USER": "someone"}, ["MY_VALUE"]
+    {"MY_VALUE": VALUE, "OTHER_API_KEY": "plain-value-1", "SHORT_KEY": "abc", "USER": "someone"},
+    ["MY_VALUE"],
 )
 LOOKS = [
     "sk-" + "a1" * 15,
@@ -48,7 +56,8 @@ def test_what_looks_like_a_key_is_masked(key: str) -> None:
 
 
 def test_keys_are_found_wherever_they_lie_in_a_large_text() -> None:
-    """It is looked through in windows: at every place around the end of one, and beside others, a key is a key."""
+    """It is looked through in windows: at every place around the end of one, and beside others, a
+    key is a key."""
     for key in LOOKS:
         for place in (65_536 - len(key), 65_536 - 1, 65_536, 65_536 + 4096 - 3, 65_536 + 4096):
             text = " " * place + key + " " * 70_000 + key + " "
@@ -61,13 +70,16 @@ def test_headers_with_a_login_are_masked() -> None:
     login = base64.b64encode(b"user:a long password").decode()
     assert NO_SECRETS.text(f"Authorization: Basic {login}") == f"Authorization: Basic {MASK}"
     assert NO_SECRETS.text("authorization: bearer " + "z" * 30) == f"authorization: bearer {MASK}"
-    assert NO_SECRETS.text('{"Authorization": "Bearer ' + "z" * 30 + '"}') == f'{{"Authorization": "Bearer {MASK}"}}'
+    assert (
+        NO_SECRETS.text('{"Authorization": "Bearer ' + "z" * 30 + '"}')
+        == f'{{"Authorization": "Bearer {MASK}"}}'
+    )
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "sk-learn-style-parameters-of-the-model", "# A basic proportional_derivative_controller for the pole.",
+        "sk-learn-style-parameters-of-the-model", "# A basic proportional_derivative_controller " "for the pole.",
         "task-1234567890123456789012345", "a" * 64, "risk-averse-policy-gradient-method", "Basic idea: go on",
         "the bearer of news", "ya29.com", "start_of_the_episode_and_more_words", "https://a1//some_long_path_in_the_url_x",
         "x // 1//reduced_by_the_number_of_steps", "import numpy as np", "0x7f3a",
@@ -124,6 +136,11 @@ def test_a_word_is_no_secret_unless_its_variable_is_named() -> None:
 
 def test_an_event_keeps_its_own_words_and_numbers() -> None:
     mask = masked_events(Masker(("episodes", "exited")), {"exited"})
-    event = {"measurement": {"episodes": 4}, "error": "5 episodes", "reason": "exited", "session_id": None}
+    event = {
+        "measurement": {"episodes": 4},
+        "error": "5 episodes",
+        "reason": "exited",
+        "session_id": None,
+    }
     assert mask(event) == {**event, "error": f"5 {MASK}"}
     assert mask({"reason": "it exited"}) == {"reason": f"it {MASK}"}

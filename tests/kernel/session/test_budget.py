@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from evopolicy.kernel.errors import ConfigError, Refused
 from evopolicy.kernel.session.budget import MAX_SUBMISSIONS, MAX_UNITS, Account, Budget
 
-EARLY = Budget(submissions=3, episodes=10, per_submission=None, finish="allow_early", candidates="all")
+EARLY = Budget(
+    submissions=3, episodes=10, per_submission=None, finish="allow_early", candidates="all"
+)
 EXHAUST = replace(EARLY, finish="exhaust")
 
 
-@pytest.mark.parametrize(("key", "most"), [("submissions", MAX_SUBMISSIONS), ("episodes", MAX_UNITS)])
-def test_a_budget_beyond_what_a_journal_holds_is_refused_before_the_run_and_not_within_it(key: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("key", "most"), [("submissions", MAX_SUBMISSIONS), ("episodes", MAX_UNITS)]
+)
+def test_a_budget_beyond_what_a_journal_holds_is_refused_before_the_run_and_not_within_it(
+    key: str, most: int
+) -> None:
     most_there_is, more = ({key: number} for number in (most, most + 1))
     replace(EARLY, **cast(Any, most_there_is)).check_against(8)
-    with pytest.raises(ConfigError, match=rf"budget.{key}: at most {most:,} can be recorded of one Run"):
+    with pytest.raises(
+        ConfigError, match=rf"budget.{key}: at most {most:,} can be recorded of one Run"
+    ):
         replace(EARLY, **cast(Any, more)).check_against(8)
 
 
@@ -39,11 +47,16 @@ def code(account: Account, units: int) -> str:
         ({"submissions": 0}, "budget.submissions: at least 1"),
         ({"episodes": 0}, "budget.episodes: at least 1"),
         ({"per_submission": 0}, "budget.per_submission: at least 1 or null"),
-        ({"finish": "never"}, "budget.finish: one of allow_early, exhaust is needed, found 'never'"),
+        (
+            {"finish": "never"},
+            "budget.finish: one of allow_early, exhaust is needed, found 'never'",
+        ),
         ({"candidates": "best"}, "budget.candidates: one of all, named is needed, found 'best'"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
+def test_a_budget_that_cannot_be_is_refused_by_its_key(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(EARLY, **changes)
 
@@ -51,7 +64,11 @@ def test_a_budget_that_cannot_be_is_refused_by_its_key(changes: dict[str, Any], 
 def after(account: Account, units: int) -> Account:
     """The account once a Submission of `units` was let through."""
     account.check(units)
-    return replace(account, submissions_used=account.submissions_used + 1, episodes_used=account.episodes_used + units)
+    return replace(
+        account,
+        submissions_used=account.submissions_used + 1,
+        episodes_used=account.episodes_used + units,
+    )
 
 
 def test_a_cap_above_the_pool_is_refused() -> None:
@@ -62,7 +79,9 @@ def test_a_cap_above_the_pool_is_refused() -> None:
 
 def test_a_budget_that_cannot_be_exhausted_is_refused() -> None:
     replace(EXHAUST, episodes=24).check_against(8)
-    with pytest.raises(ConfigError, match="3 Submissions of at most 8 Episodes spend 24 of 25 units"):
+    with pytest.raises(
+        ConfigError, match="3 Submissions of at most 8 Episodes spend 24 of 25 units"
+    ):
         replace(EXHAUST, episodes=25).check_against(8)
     replace(EARLY, episodes=25).check_against(8)
 
@@ -124,13 +143,21 @@ def test_under_exhaust_whatever_was_accepted_can_be_completed_to_exactly_the_who
         if code(account, units) == "":
             account = after(account, units)
     while not account.spent:
-        open_to_it = [units for units in range(1, budget.cap(pool) + 1) if code(account, units) == ""]
-        assert open_to_it, f"stuck with {account.episodes_left} units and {account.submissions_left} Submissions left"
+        open_to_it = [
+            units for units in range(1, budget.cap(pool) + 1) if code(account, units) == ""
+        ]
+        assert open_to_it, (
+            f"stuck with {account.episodes_left} units and {account.submissions_left} Submissions "
+            "left"
+        )
         account = after(account, open_to_it[0])
     assert account.episodes_left == 0
 
 
-@given(asked=st.lists(st.integers(1, 14), max_size=12), finish=st.sampled_from(["allow_early", "exhaust"]))
+@given(
+    asked=st.lists(st.integers(1, 14), max_size=12),
+    finish=st.sampled_from(["allow_early", "exhaust"]),
+)
 def test_nothing_is_ever_overspent(asked: list[int], finish: str) -> None:
     account = Account(Budget(4, 20, 7, finish, "all"), 9)
     for units in asked:

@@ -33,7 +33,11 @@ def test_events_are_numbered_timed_and_read_back_in_order(journal: Journal, tmp_
     for word in ("one", "two", "three"):
         journal.append(word, content={"x": [1.5, None]})
     found = list(read_journal(tmp_path))
-    assert [(event["n"], event["event"]) for event in found] == [(0, "one"), (1, "two"), (2, "three")]
+    assert [(event["n"], event["event"]) for event in found] == [
+        (0, "one"),
+        (1, "two"),
+        (2, "three"),
+    ]
     assert all(event["content"] == {"x": [1.5, None]} and event["time"] > 0 for event in found)
     assert found == journal.events
 
@@ -69,7 +73,9 @@ def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b'{"n":1,"event":"tw', b"{", b'{"n":1,"time":0,"event":"two"}'])
-def test_a_line_the_host_was_killed_inside_of_never_happened(journal: Journal, tmp_path: Path, tail: bytes) -> None:
+def test_a_line_the_host_was_killed_inside_of_never_happened(
+    journal: Journal, tmp_path: Path, tail: bytes
+) -> None:
     journal.append("one")
     journal.close()
     with (tmp_path / JOURNAL).open("ab") as file:
@@ -81,23 +87,40 @@ def test_a_line_the_host_was_killed_inside_of_never_happened(journal: Journal, t
 
 @pytest.mark.parametrize(
     "line",
-    [b"not json", b"[]", b"{}", b'{"n":7,"event":"two","time":0}', b'{"n":1,"event":5}', b"\xff\xfe", b"", b"\0" * 40],
+    [
+        b"not json",
+        b"[]",
+        b"{}",
+        b'{"n":7,"event":"two","time":0}',
+        b'{"n":1,"event":5}',
+        b"\xff\xfe",
+        b"",
+        b"\0" * 40,
+    ],
 )
-def test_a_corrupt_line_is_named_and_never_skipped(journal: Journal, tmp_path: Path, line: bytes) -> None:
+def test_a_corrupt_line_is_named_and_never_skipped(
+    journal: Journal, tmp_path: Path, line: bytes
+) -> None:
     for word in ("one", "two", "three"):
         journal.append(word)
     journal.close()
     lines = (tmp_path / JOURNAL).read_bytes().splitlines()
     (tmp_path / JOURNAL).write_bytes(b"\n".join([lines[0], line, lines[2], b""]))
-    with pytest.raises(RecordError, match=r"journal.jsonl: line 2 is corrupt.*; restore the Run's folder"):
+    with pytest.raises(
+        RecordError, match=r"journal.jsonl: line 2 is corrupt.*; restore the Run's folder"
+    ):
         list(read_journal(tmp_path))
     for _ in range(2):  # and the lock is free again
         with pytest.raises(RecordError, match="line 2 is corrupt"):
             Journal(tmp_path)
 
 
-@pytest.mark.parametrize("swap", [lambda lines: [lines[1], lines[0]], lambda lines: [lines[0], lines[0]]])
-def test_lines_out_of_order_are_corrupt(journal: Journal, tmp_path: Path, swap: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "swap", [lambda lines: [lines[1], lines[0]], lambda lines: [lines[0], lines[0]]]
+)
+def test_lines_out_of_order_are_corrupt(
+    journal: Journal, tmp_path: Path, swap: Callable[[Any], Any]
+) -> None:
     journal.append("one")
     journal.append("two")
     journal.close()
@@ -115,7 +138,9 @@ def test_a_folder_without_a_journal_is_no_run(tmp_path: Path) -> None:
         list(read_journal(tmp_path))
 
 
-def test_what_is_not_public_is_refused_and_leaves_the_journal_usable(journal: Journal, tmp_path: Path) -> None:
+def test_what_is_not_public_is_refused_and_leaves_the_journal_usable(
+    journal: Journal, tmp_path: Path
+) -> None:
     with pytest.raises(ValueRefused):
         journal.append("one", bad=float("nan"))
     journal.append("two")
@@ -123,7 +148,8 @@ def test_what_is_not_public_is_refused_and_leaves_the_journal_usable(journal: Jo
 
 
 class FullDisk:
-    """A journal's file on a disk that takes `room` more bytes; with `locked`, it cannot even be cut back."""
+    """A journal's file on a disk that takes `room` more bytes; with `locked`, it cannot even be cut
+    back."""
 
     def __init__(self, file: Any, room: int, locked: bool) -> None:
         self._file, self._room, self._locked = file, room, locked
@@ -146,7 +172,9 @@ class FullDisk:
 
 @pytest.mark.parametrize("room", [0, 1, 30])
 @pytest.mark.parametrize("locked", [False, True])
-def test_a_full_disk_loses_no_event_and_mixes_no_lines(tmp_path: Path, room: int, locked: bool) -> None:
+def test_a_full_disk_loses_no_event_and_mixes_no_lines(
+    tmp_path: Path, room: int, locked: bool
+) -> None:
     journal = Journal(tmp_path)
     journal.append("one")
     disk = FullDisk(journal._file, room, locked)
@@ -154,7 +182,9 @@ def test_a_full_disk_loses_no_event_and_mixes_no_lines(tmp_path: Path, room: int
     with pytest.raises(OSError, match="No space left"):
         journal.append("two")
     disk._room = 10**6
-    with pytest.raises(RecordError, match="could not be written before; mend that and run the command again"):
+    with pytest.raises(
+        RecordError, match="could not be written before; mend that and run the command again"
+    ):
         journal.append("three")
     journal.close()
     assert words(tmp_path) == ["one"]
@@ -173,7 +203,9 @@ def test_a_write_that_takes_several_goes_is_whole(tmp_path: Path) -> None:
     assert words(tmp_path) == ["one"]
 
 
-def test_write_durably_replaces_whole_and_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_durably_replaces_whole_and_cleans_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_durably(tmp_path / "a", b"one")
     write_durably(tmp_path / "a", b"two")
 
@@ -192,14 +224,16 @@ def test_one_event_is_one_line_of_plain_json(journal: Journal, tmp_path: Path) -
     assert json.loads(line)["text"] == "a\nb\u2028c?"
 
 
-# --- a clock that is set back ---------------------------------------------------------------------------------------
+# --- a clock that is set back ---------------------------------------------------------------------
 
 
 def test_times_never_go_back_whatever_the_machines_clock_does(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0, 40.0, 101.0]
-    monkeypatch.setattr("evopolicy.kernel.session.journal.time", SimpleNamespace(time=lambda: clock.pop(0)))
+    monkeypatch.setattr(
+        "evopolicy.kernel.session.journal.time", SimpleNamespace(time=lambda: clock.pop(0))
+    )
     journal.append("one")
     journal.append("two")
     journal.close()
@@ -211,6 +245,15 @@ def test_times_never_go_back_whatever_the_machines_clock_does(
 
 
 def test_a_journal_in_which_they_do_is_read_as_if_no_time_had_passed(tmp_path: Path) -> None:
-    lines = [{"n": n, "time": time, "event": "x"} for n, time in enumerate((100.0, 103.0, 40.0, 50.0, 104.5))]
+    lines = [
+        {"n": n, "time": time, "event": "x"}
+        for n, time in enumerate((100.0, 103.0, 40.0, 50.0, 104.5))
+    ]
     (tmp_path / JOURNAL).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert [event["time"] for event in read_journal(tmp_path)] == [100.0, 103.0, 103.0, 103.0, 104.5]
+    assert [event["time"] for event in read_journal(tmp_path)] == [
+        100.0,
+        103.0,
+        103.0,
+        103.0,
+        104.5,
+    ]

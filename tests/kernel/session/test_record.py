@@ -27,7 +27,12 @@ from tests.kernel.bench import Stage
 @pytest.fixture
 def record(tmp_path: Path) -> RunRecord:
     agent = AgentIdentity("label", "name", "model", {"temperature": 0.5})
-    return replace(Stage(tmp_path / "stage").record(), agent=agent, axes={"b": "2", "a": "1"}, config={"x": [1, None]})
+    return replace(
+        Stage(tmp_path / "stage").record(),
+        agent=agent,
+        axes={"b": "2", "a": "1"},
+        config={"x": [1, None]},
+    )
 
 
 def test_a_record_round_trips(record: RunRecord, tmp_path: Path) -> None:
@@ -35,7 +40,9 @@ def test_a_record_round_trips(record: RunRecord, tmp_path: Path) -> None:
     assert read_record(tmp_path) == record
 
 
-def test_an_older_record_without_an_id_has_an_identity_that_follows_from_it(record: RunRecord, tmp_path: Path) -> None:
+def test_an_older_record_without_an_id_has_an_identity_that_follows_from_it(
+    record: RunRecord, tmp_path: Path
+) -> None:
     write_record(tmp_path, record)
     value = json.loads((tmp_path / RECORD).read_bytes())
     del value["id"]
@@ -48,7 +55,12 @@ def test_an_older_record_without_an_id_has_an_identity_that_follows_from_it(reco
 def test_a_run_keeps_its_identity_under_another_rule(record: RunRecord) -> None:
     made = replace(record, id=new_id())
     newer = replace(made, id=new_id(), result_key="another", created=made.created + 1)
-    assert made.followed_by(newer).identity == made.under("another").identity == made.identity != newer.identity
+    assert (
+        made.followed_by(newer).identity
+        == made.under("another").identity
+        == made.identity
+        != newer.identity
+    )
 
 
 def test_an_entry_is_the_label_times_every_swept_axis(record: RunRecord) -> None:
@@ -62,10 +74,15 @@ def change(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("schema", [0, 2, "1", None])
-def test_an_unknown_schema_is_refused_by_name(record: RunRecord, tmp_path: Path, schema: object) -> None:
+def test_an_unknown_schema_is_refused_by_name(
+    record: RunRecord, tmp_path: Path, schema: object
+) -> None:
     write_record(tmp_path, record)
     change(tmp_path, schema=schema)
-    with pytest.raises(RecordError, match=f"record.json: schema {schema!r} is unknown, this evopolicy reads schema 1"):
+    with pytest.raises(
+        RecordError,
+        match=f"record.json: schema {schema!r} is unknown, this evopolicy reads schema 1",
+    ):
         read_record(tmp_path)
 
 
@@ -81,10 +98,14 @@ def test_a_corrupt_file_is_named(tmp_path: Path, text: str) -> None:
     [{"seed": "x"}, {"budget": {}}, {"agent": None}, {"selection": {"rule": "gone", "tie_break": "latest"}},
      {"pool": {"kind": "derived", "training": 0, "validation": 0, "assessment": 0, "seed": 0}}],
 )  # fmt: skip
-def test_a_wrong_field_is_a_corrupt_record(record: RunRecord, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_wrong_field_is_a_corrupt_record(
+    record: RunRecord, tmp_path: Path, changes: dict[str, Any]
+) -> None:
     write_record(tmp_path, record)
     change(tmp_path, **changes)
-    with pytest.raises(RecordError, match=r"record.json: is corrupt \(.*\); restore the Run's folder"):
+    with pytest.raises(
+        RecordError, match=r"record.json: is corrupt \(.*\); restore the Run's folder"
+    ):
         read_record(tmp_path)
 
 
@@ -110,6 +131,8 @@ def test_a_run_loads_with_what_its_journal_adds_up_to(record: RunRecord, tmp_pat
     assert (load_run(tmp_path).finished, load_run(tmp_path).valid) == (True, False)
 
 
-def test_a_runs_output_folder_is_three_above_its_own_and_a_run_that_lies_in_none_is_its_own() -> None:
+def test_a_runs_output_folder_is_three_above_its_own_and_a_run_that_lies_in_none_is_its_own() -> (
+    None
+):
     assert output_of_run(Path("/data/out/runs/cartpole/random/s0-1")) == Path("/data/out")
     assert output_of_run(Path("/data/received")) == Path("/data/received")

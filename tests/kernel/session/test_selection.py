@@ -23,7 +23,9 @@ def candidate(
     number: int, mean: float = 0.0, error: float | None = 0.0, failed: int = 0, training: float = 0.0,
     named: int | None = None,
 ) -> Candidate:  # fmt: skip
-    return Candidate(number, f"program-{number}", training, Measurement(mean, error, 4, failed), named)
+    return Candidate(
+        number, f"program-{number}", training, Measurement(mean, error, 4, failed), named
+    )
 
 
 def chosen(rule: str, *candidates: Candidate, tie_break: str = "fewer_failures") -> int:
@@ -31,7 +33,10 @@ def chosen(rule: str, *candidates: Candidate, tie_break: str = "fewer_failures")
 
 
 def test_validation_mean_takes_the_highest_mean() -> None:
-    assert chosen("validation_mean", candidate(1, 2.0), candidate(2, 3.0, failed=4), candidate(3, 1.0)) == 2
+    assert (
+        chosen("validation_mean", candidate(1, 2.0), candidate(2, 3.0, failed=4), candidate(3, 1.0))
+        == 2
+    )
 
 
 def test_a_tie_goes_to_fewer_failures_then_to_the_latest() -> None:
@@ -52,7 +57,10 @@ def test_the_lower_bound_prefers_the_steady_to_the_lucky() -> None:
 
 
 def test_training_mean_takes_what_the_agent_saw() -> None:
-    assert chosen("training_mean", candidate(1, 9.0, training=1.0), candidate(2, 0.0, training=2.0)) == 2
+    assert (
+        chosen("training_mean", candidate(1, 9.0, training=1.0), candidate(2, 0.0, training=2.0))
+        == 2
+    )
     unmeasured = [Candidate(n, "p", 1.0, None, None) for n in (1, 2)]
     assert chosen("training_mean", *unmeasured) == 2
 
@@ -68,10 +76,14 @@ def test_agent_first_is_the_first_that_finish_named() -> None:
 
 def test_an_unknown_rule_names_the_near_one() -> None:
     with pytest.raises(
-        ConfigError, match=r"selection.rule: 'validation_men' is unknown. Did you mean 'validation_mean'\?"
+        ConfigError,
+        match=r"selection.rule: 'validation_men' is unknown. Did you mean 'validation_mean'\?",
     ):
         SelectionConfig("validation_men", "latest")
-    with pytest.raises(ConfigError, match=r"selection\.tie_break: one of fewer_failures, latest is needed, found 'x'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"selection\.tie_break: one of fewer_failures, latest is needed, found 'x'",
+    ):
         SelectionConfig("last", "x")
 
 
@@ -97,7 +109,9 @@ CANDIDATES = st.lists(
 def test_the_choice_is_a_candidate_and_does_not_depend_on_the_order(
     rule: str, candidates: list[Candidate], random: object
 ) -> None:
-    if len({c.named for c in candidates if c.named is not None}) < sum(c.named is not None for c in candidates):
+    if len({c.named for c in candidates if c.named is not None}) < sum(
+        c.named is not None for c in candidates
+    ):
         return  # `finish` names a Submission once
     shuffled = list(candidates)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -107,7 +121,9 @@ def test_the_choice_is_a_candidate_and_does_not_depend_on_the_order(
 
 
 @given(CANDIDATES, st.sampled_from(["fewer_failures", "latest"]))
-def test_no_candidate_beats_the_validation_choice(candidates: list[Candidate], tie_break: str) -> None:
+def test_no_candidate_beats_the_validation_choice(
+    candidates: list[Candidate], tie_break: str
+) -> None:
     best = select(candidates, SelectionConfig("validation_mean", tie_break))
     for other in candidates:
         assert best.validation is not None
@@ -124,7 +140,9 @@ def test_measure_by_hand() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.randoms())
-def test_a_measurement_does_not_depend_on_the_order_of_episodes(scores: list[float], random: object) -> None:
+def test_a_measurement_does_not_depend_on_the_order_of_episodes(
+    scores: list[float], random: object
+) -> None:
     shuffled = list(scores)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert measure(shuffled, 0) == measure(scores, 0)

@@ -1,4 +1,5 @@
-"""The Session: what an agent may do, in which order, what it costs, and what stands when things go wrong."""
+"""The Session: what an agent may do, in which order, what it costs, and what stands when things go
+wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +21,17 @@ from evopolicy.kernel.session.journal import Journal
 from evopolicy.kernel.session.record import FeedbackConfig
 from evopolicy.kernel.session.session import Session
 from evopolicy.kernel.session.state import Ledger
-from tests.kernel.bench import BUDGET, FEEDBACK, Stage, Tally, events, names, refusal, wait_until, write_program
+from tests.kernel.bench import (
+    BUDGET,
+    FEEDBACK,
+    Stage,
+    Tally,
+    events,
+    names,
+    refusal,
+    wait_until,
+    write_program,
+)
 
 
 class Desk:
@@ -33,13 +44,17 @@ class Desk:
         self.journal = Journal(stage.folder)
         self.ledger = Ledger(self.journal)
         self.progress: list[tuple[int, int]] = []
-        self.session = Session(stage.site(), self.ledger, lambda done, total: self.progress.append((done, total)))
+        self.session = Session(
+            stage.site(), self.ledger, lambda done, total: self.progress.append((done, total))
+        )
 
     def __call__(self, verb: str, **arguments: Any) -> dict[str, Any]:
         answer = self.session.handle(verb, arguments)
         return dict(json.loads(json.dumps(answer, allow_nan=False)))
 
-    def submit(self, value: int, episodes: str = "0:2", body: str = "pass", **arguments: Any) -> dict[str, Any]:
+    def submit(
+        self, value: int, episodes: str = "0:2", body: str = "pass", **arguments: Any
+    ) -> dict[str, Any]:
         write_program(self.stage.workspace / "program", value, body)
         return self("submit", path="program", episodes=episodes, **arguments)
 
@@ -67,7 +82,7 @@ def make(tmp_path: Path, **options: Any) -> Desk:
     return Desk(Stage(tmp_path / f"desk-{len(list(tmp_path.iterdir()))}", **options))
 
 
-# --- the way of one Submission -------------------------------------------------------------------------------------
+# --- the way of one Submission --------------------------------------------------------------------
 
 
 def test_a_fresh_session_is_open_and_says_what_there_is_to_spend(desk: Desk) -> None:
@@ -89,8 +104,16 @@ def test_submit_answers_with_score_and_where_the_feedback_lies(desk: Desk) -> No
     submission = answer["submission"]
     offsets: list[Any] = [desk.stage.planned.training[n].scenario["offset"] for n in (0, 1, 5)]
     assert submission["score"] == pytest.approx(12 + 4 * sum(offsets) / 3)
-    assert (submission["id"], submission["status"], submission["selector"]) == (1, "published", "0:2,5")
-    assert (submission["episodes"], submission["failed_episodes"], submission["summary"]) == (3, {}, {"episodes": 3})
+    assert (submission["id"], submission["status"], submission["selector"]) == (
+        1,
+        "published",
+        "0:2,5",
+    )
+    assert (submission["episodes"], submission["failed_episodes"], submission["summary"]) == (
+        3,
+        {},
+        {"episodes": 3},
+    )
     assert answer["state"] == "open"
     assert answer["budget"]["episodes_left"] == 5
     assert answer["best"] == {"submission": 1, "score": submission["score"]}
@@ -112,7 +135,10 @@ def test_the_feedback_is_on_disk_before_its_journal_line(tmp_path: Path) -> None
     seen = []
     desk = make(tmp_path)
     desk.journal._listener = lambda event: seen.append(
-        (event["event"], (desk.folder / "submissions" / "0001" / "feedback" / "feedback.json").exists())
+        (
+            event["event"],
+            (desk.folder / "submissions" / "0001" / "feedback" / "feedback.json").exists(),
+        )
     )
     desk.submit(1)
     assert seen == [("reserved", False), ("published", True)]
@@ -137,7 +163,7 @@ def test_a_policy_that_fails_is_charged_graded_and_told(desk: Desk) -> None:
     assert first["output"] == "printed"
 
 
-# --- waiting -------------------------------------------------------------------------------------------------------
+# --- waiting --------------------------------------------------------------------------------------
 
 
 def test_detach_returns_at_once_and_wait_brings_the_result(desk: Desk) -> None:
@@ -149,7 +175,9 @@ def test_detach_returns_at_once_and_wait_brings_the_result(desk: Desk) -> None:
     }  # fmt: skip
     desk.executor.gate.set()
     assert desk("wait")["submission"]["status"] == "published"
-    assert desk("wait")["submission"]["status"] == "published", "waiting for what is there returns it again"
+    assert desk("wait")["submission"]["status"] == "published", (
+        "waiting for what is there returns it again"
+    )
 
 
 def test_block_seconds_bounds_submit_and_wait(tmp_path: Path) -> None:
@@ -161,7 +189,9 @@ def test_block_seconds_bounds_submit_and_wait(tmp_path: Path) -> None:
     desk.close()
 
 
-def test_the_same_program_and_selector_sent_again_attaches_without_a_second_charge(tmp_path: Path) -> None:
+def test_the_same_program_and_selector_sent_again_attaches_without_a_second_charge(
+    tmp_path: Path,
+) -> None:
     desk = make(tmp_path, block_seconds=0.01)
     desk.executor.gate.clear()
     first, again = desk.submit(1, "0:2"), desk.submit(1, "0,1")
@@ -170,7 +200,9 @@ def test_the_same_program_and_selector_sent_again_attaches_without_a_second_char
     assert names(desk.folder) == ["reserved"]
     desk.executor.gate.set()
     desk.session.settle()
-    assert desk.submit(1, "0:2")["submission"]["id"] == 2, "once it is published, the same again is a new Submission"
+    assert desk.submit(1, "0:2")["submission"]["id"] == 2, (
+        "once it is published, the same again is a new Submission"
+    )
     desk.close()
 
 
@@ -190,7 +222,8 @@ def test_many_equal_calls_at_once_are_one_submission(desk: Desk) -> None:
     write_program(desk.stage.workspace / "program", 4)
     with ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(desk, "submit", path="program", episodes="0:3") for _ in range(8)]
-        # A call that comes after the Evaluation's end is another Submission: all of them wait before it may end.
+        # A call that comes after the Evaluation's end is another Submission: all of them wait
+        # before it may end.
         wait_until(lambda: len(desk.session._changed._waiters) == 8)  # type: ignore[attr-defined]
         assert names(desk.folder) == ["reserved"]
         desk.executor.gate.set()
@@ -223,7 +256,7 @@ def test_many_different_calls_at_once_never_overspend(desk: Desk) -> None:
     assert [event["n"] for event in events(desk.folder)] == list(range(len(events(desk.folder))))
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -272,7 +305,9 @@ def test_many_different_calls_at_once_never_overspend(desk: Desk) -> None:
     ],
     ids=lambda value: repr(value)[:30] if not isinstance(value, dict) else "",
 )
-def test_every_refusal_is_free_and_in_the_journal(desk: Desk, verb: str, arguments: dict[str, Any], code: str) -> None:
+def test_every_refusal_is_free_and_in_the_journal(
+    desk: Desk, verb: str, arguments: dict[str, Any], code: str
+) -> None:
     write_program(desk.stage.workspace / "program", 1)
     (desk.stage.workspace / "empty").mkdir()
     refused = desk.refused(verb, **arguments)
@@ -314,11 +349,13 @@ def test_refusals_cannot_fill_the_disk(desk: Desk, monkeypatch: pytest.MonkeyPat
     assert names(desk.folder) == ["refused"] * 3
 
 
-# --- check ---------------------------------------------------------------------------------------------------------
+# --- check ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("visibility", ["score", "summary", "episodes", "full"])
-def test_check_is_free_and_shows_the_policys_traceback_at_every_level(tmp_path: Path, visibility: str) -> None:
+def test_check_is_free_and_shows_the_policys_traceback_at_every_level(
+    tmp_path: Path, visibility: str
+) -> None:
     desk = make(tmp_path, feedback=replace(FEEDBACK, visibility=visibility))
     write_program(desk.stage.workspace / "program", 1, "raise ValueError('my own bug')")
     answer = desk("check", path="program")
@@ -341,7 +378,9 @@ def test_checks_leave_nothing_on_the_hosts_disk(desk: Desk) -> None:
     assert sorted(path.name for path in desk.folder.iterdir()) == ["journal.jsonl", "workspace"]
 
 
-def test_a_check_does_not_stop_the_agents_clock(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_does_not_stop_the_agents_clock(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else an agent that checks for ever would never meet its wall time."""
     started, go = threading.Event(), threading.Event()
     check = desk.executor.check
@@ -372,10 +411,12 @@ def test_a_second_check_waits_no_longer_than_a_call_may(tmp_path: Path) -> None:
     desk.close()
 
 
-# --- the agent's clock ---------------------------------------------------------------------------------------------
+# --- the agent's clock ----------------------------------------------------------------------------
 
 
-def test_the_clock_stands_still_only_while_a_call_blocks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_stands_still_only_while_a_call_blocks(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [100.0]
     monkeypatch.setattr("evopolicy.kernel.clock.time", SimpleNamespace(monotonic=lambda: now[0]))
     desk.executor.gate.clear()
@@ -394,7 +435,7 @@ def test_the_clock_stands_still_only_while_a_call_blocks(desk: Desk, monkeypatch
     assert desk.session.blocked_seconds == 5.0
 
 
-# --- both finish rules ---------------------------------------------------------------------------------------------
+# --- both finish rules ----------------------------------------------------------------------------
 
 
 def test_finish_closes_names_candidates_and_ends_everything(desk: Desk) -> None:
@@ -421,7 +462,9 @@ def test_exhaust_refuses_an_early_finish_and_closes_by_itself(tmp_path: Path) ->
     desk.submit(1, "0:6")
     assert desk.refused("finish").code == "not_exhausted"
     assert desk.submit(2, "0:2")["state"] == "finished"
-    assert [event.get("by") for event in events(desk.folder) if event["event"] == "closed"] == ["budget"]
+    assert [event.get("by") for event in events(desk.folder) if event["event"] == "closed"] == [
+        "budget"
+    ]
     assert desk.refused("finish").code == "finished"
     desk.close()
 
@@ -443,7 +486,7 @@ def test_exhaust_closes_after_a_fault_as_well(tmp_path: Path) -> None:
     desk.close()
 
 
-# --- faults --------------------------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------
 
 
 def test_a_fault_that_a_retry_mends_is_not_seen(desk: Desk) -> None:
@@ -474,16 +517,30 @@ def test_a_fault_that_stays_fails_the_submission_keeps_the_charge_and_goes_on(de
             "tally: score raised KeyError: 'nothing'",
         ),
         (Tally(score_of=lambda _: float("nan")), "the score nan is not finite"),
-        (Tally(summarize_of=lambda _: {"bad": float("nan")}), "tally: summary.bad: nan is not finite"),
+        (
+            Tally(summarize_of=lambda _: {"bad": float("nan")}),
+            "tally: summary.bad: nan is not finite",
+        ),
         (Tally(summarize_of=lambda _: 5), "tally: summarize raised TypeError"),  # type: ignore[arg-type, return-value]
-        (Tally(summarize_of=lambda outcomes: {"x": outcomes[9]}), "tally: summarize raised IndexError"),
-        (Tally(artifact_names=["../up"]), "the artifact name '../up' is taken or not a portable relative path"),
+        (
+            Tally(summarize_of=lambda outcomes: {"x": outcomes[9]}),
+            "tally: summarize raised IndexError",
+        ),
+        (
+            Tally(artifact_names=["../up"]),
+            "the artifact name '../up' is taken or not a portable relative path",
+        ),
         (Tally(artifact_names=["same", "same"]), "the artifact name 'same' is taken"),
-        (Tally(artifact_names=["output/0001.txt"]), "'output' is the name of a file and of a folder"),
+        (
+            Tally(artifact_names=["output/0001.txt"]),
+            "'output' is the name of a file and of a folder",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_bug_of_the_benchmark_costs_its_submission_never_the_run(tmp_path: Path, broken: Tally, reason: str) -> None:
+def test_a_bug_of_the_benchmark_costs_its_submission_never_the_run(
+    tmp_path: Path, broken: Tally, reason: str
+) -> None:
     desk = make(tmp_path, benchmark=broken, feedback=FeedbackConfig("full", 10**9, replays=False))
     assert desk.submit(1)["submission"]["status"] == "failed"
     assert reason in events(desk.folder)[-1]["reason"]
@@ -514,7 +571,7 @@ def test_an_engine_bug_is_an_engine_fault(desk: Desk, monkeypatch: pytest.Monkey
     assert "the engine raised KeyError" in events(desk.folder)[-1]["reason"]
 
 
-# --- the Host's own failure ----------------------------------------------------------------------------------------
+# --- the Host's own failure -----------------------------------------------------------------------
 
 
 def fill_disk(desk: Desk) -> None:
@@ -528,7 +585,11 @@ def fill_disk(desk: Desk) -> None:
 def test_a_disk_that_fills_during_a_call_stops_the_session(desk: Desk, call: str) -> None:
     desk.submit(1)
     fill_disk(desk)
-    calls = {"submit": lambda: desk.submit(2), "finish": lambda: desk("finish"), "refusal": lambda: desk("explode")}
+    calls = {
+        "submit": lambda: desk.submit(2),
+        "finish": lambda: desk("finish"),
+        "refusal": lambda: desk("explode"),
+    }
     assert refusal(calls[call]).code == "host_failed"
     assert isinstance(desk.session.failure, OSError)
     assert refusal(lambda: desk.submit(2)).code == "host_failed"
@@ -575,7 +636,7 @@ def test_no_thread_to_evaluate_in_leaves_the_submission_to_the_next_host(
     assert desk.ledger.state.pending is not None
 
 
-# --- recovery ------------------------------------------------------------------------------------------------------
+# --- recovery -------------------------------------------------------------------------------------
 
 
 def again(desk: Desk) -> Desk:
@@ -614,7 +675,9 @@ def test_a_published_submission_gets_its_copy_after_a_kill(tmp_path: Path) -> No
     after.close()
 
 
-def test_exhaust_closes_itself_after_a_kill_between_the_last_outcome_and_the_end(tmp_path: Path) -> None:
+def test_exhaust_closes_itself_after_a_kill_between_the_last_outcome_and_the_end(
+    tmp_path: Path,
+) -> None:
     desk = make(tmp_path, budget=replace(BUDGET, finish="exhaust", episodes=2))
     desk.session._close_when_spent = lambda: None  # type: ignore[method-assign]
     desk.submit(4)
@@ -641,10 +704,12 @@ def test_the_hosts_close_leaves_a_failed_session_open_for_the_next_host(desk: De
     assert not desk.session.finished
 
 
-# --- feedback in the workspace -------------------------------------------------------------------------------------
+# --- feedback in the workspace --------------------------------------------------------------------
 
 
-def test_the_feedback_verb_answers_from_the_record_whatever_the_agent_did_to_its_copy(desk: Desk) -> None:
+def test_the_feedback_verb_answers_from_the_record_whatever_the_agent_did_to_its_copy(
+    desk: Desk,
+) -> None:
     desk.submit(1)
     desk.submit(2)
     copies = desk.stage.workspace / "feedback"
@@ -683,9 +748,19 @@ def test_full_renders_the_pictured_episodes_and_drops_the_traces(tmp_path: Path)
 @pytest.mark.parametrize("visibility", ["score", "summary", "episodes", "full"])
 def test_no_answer_and_no_file_ever_holds_a_seed(tmp_path: Path, visibility: str) -> None:
     desk = make(tmp_path, feedback=FeedbackConfig(visibility, 10**6, replays=True))
-    answers = [desk.submit(1), desk("status"), desk("feedback"), desk("check", path="program"), desk("wait")]
+    answers = [
+        desk.submit(1),
+        desk("status"),
+        desk("feedback"),
+        desk("check", path="program"),
+        desk("wait"),
+    ]
     texts = [json.dumps(answers)]
-    texts += [path.read_text(errors="replace") for path in desk.stage.workspace.rglob("*") if path.is_file()]
+    texts += [
+        path.read_text(errors="replace")
+        for path in desk.stage.workspace.rglob("*")
+        if path.is_file()
+    ]
     texts += [(desk.folder / "journal.jsonl").read_text()]
     hidden = [
         str(number)

@@ -12,14 +12,25 @@ from evopolicy.kernel.errors import RecordError
 from evopolicy.kernel.session.budget import Budget
 from evopolicy.kernel.session.journal import Journal
 from evopolicy.kernel.session.selection import Measurement
-from evopolicy.kernel.session.state import _STEPS, AttemptClock, Ledger, ResultState, RunState, SubmissionState, fold
+from evopolicy.kernel.session.state import (
+    _STEPS,
+    AttemptClock,
+    Ledger,
+    ResultState,
+    RunState,
+    SubmissionState,
+    fold,
+)
 
 P, Q = "ab" * 32, "cd" * 32
 MEASURED = {"mean": 1.5, "standard_error": None, "episodes": 1, "failed": 0}
 
 
 def state(*events: tuple[str, dict[str, Any]]) -> RunState:
-    return fold({"n": n, "time": float(n), "event": word, **content} for n, (word, content) in enumerate(events))
+    return fold(
+        {"n": n, "time": float(n), "event": word, **content}
+        for n, (word, content) in enumerate(events)
+    )
 
 
 RESERVED = ("reserved", {"submission": 1, "program": P, "selector": "0:3,5", "units": 4})
@@ -50,7 +61,9 @@ def test_what_only_tells_changes_nothing(event: tuple[str, dict[str, Any]]) -> N
 
 
 def test_what_kept_validation_from_an_end_is_told() -> None:
-    assert state(("fault", {"where": "validation", "program": P, "message": "m"})) == RunState(fault="m")
+    assert state(("fault", {"where": "validation", "program": P, "message": "m"})) == RunState(
+        fault="m"
+    )
 
 
 def test_a_run_began_when_its_journal_was_opened() -> None:
@@ -66,13 +79,19 @@ def test_reserved_charges_and_is_pending() -> None:
 
 def test_published_settles_with_score_failures_and_times() -> None:
     (submission,) = state(RESERVED, PUBLISHED).published
-    assert (submission.status, submission.score, submission.failures) == ("published", 2.5, {"exception": 1})
+    assert (submission.status, submission.score, submission.failures) == (
+        "published",
+        2.5,
+        {"exception": 1},
+    )
     assert (submission.wall_seconds, submission.policy_seconds, submission.time) == (1.0, 0.25, 1.0)
     assert state(RESERVED, PUBLISHED).pending is None
 
 
 def test_a_failed_submission_stays_charged_and_unpublished() -> None:
-    after = state(RESERVED, ("submission_failed", {"submission": 1, "reason": "worker died"}), RESERVED_2)
+    after = state(
+        RESERVED, ("submission_failed", {"submission": 1, "reason": "worker died"}), RESERVED_2
+    )
     assert [(s.status, s.reason, s.units_used) for s in after.submissions] == [
         ("failed", "worker died", 4), ("running", "", 5),
     ]  # fmt: skip
@@ -88,19 +107,40 @@ def test_closed_holds_who_closed_it_and_what_was_named() -> None:
 def test_attempts_add_up_their_times_and_usage() -> None:
     """A provider's retry must not lose what the attempt before it used."""
     used = {"input_tokens": 10, "output_tokens": None, "cost_usd": 0.5, "cost_is_estimate": False}
-    end = {"reason": "provider", "exit_code": 1, "thinking_seconds": 2.0, "evaluating_seconds": 1.0, "usage": used}
+    end = {
+        "reason": "provider",
+        "exit_code": 1,
+        "thinking_seconds": 2.0,
+        "evaluating_seconds": 1.0,
+        "usage": used,
+    }
     more = {"input_tokens": 5, "output_tokens": 7, "cost_usd": None, "cost_is_estimate": True}
-    again = {"reason": "finished", "exit_code": 0, "thinking_seconds": 3.0, "evaluating_seconds": 0.5, "usage": more}
+    again = {
+        "reason": "finished",
+        "exit_code": 0,
+        "thinking_seconds": 3.0,
+        "evaluating_seconds": 0.5,
+        "usage": more,
+    }
     after = state(STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}))
     assert (after.agent_attempts, after.agent_ended) == (2, "")
-    after = state(STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}), ("agent_ended", again))
+    after = state(
+        STARTED, ("agent_ended", end), ("agent_started", {"attempt": 2}), ("agent_ended", again)
+    )
     assert (after.agent_ended, after.agent_exit_code) == ("finished", 0)
     assert (after.thinking_seconds, after.evaluating_seconds) == (5.0, 1.5)
-    assert after.usage == {"input_tokens": 15, "output_tokens": 7, "cost_usd": 0.5, "cost_is_estimate": True}
+    assert after.usage == {
+        "input_tokens": 15,
+        "output_tokens": 7,
+        "cost_usd": 0.5,
+        "cost_is_estimate": True,
+    }
 
 
 def test_an_attempts_clock_stands_while_its_call_waits_and_is_added_up_by_its_end() -> None:
-    def told(event: str, thinking: float, evaluating: float, **content: Any) -> tuple[str, dict[str, Any]]:
+    def told(
+        event: str, thinking: float, evaluating: float, **content: Any
+    ) -> tuple[str, dict[str, Any]]:
         return event, {**content, "clock": {"thinking": thinking, "evaluating": evaluating}}
 
     reserved = told("reserved", 0.5, 0.0, **RESERVED[1], waits=True)
@@ -114,7 +154,9 @@ def test_an_attempts_clock_stands_while_its_call_waits_and_is_added_up_by_its_en
     ]  # fmt: skip
     for last, (_, clock) in enumerate(steps):
         assert state(*(event for event, _ in steps[: last + 1])).attempt == clock
-    assert state(reserved, PUBLISHED).attempt.waiting, "what a Host that recovers writes says nothing of its agent"
+    assert state(reserved, PUBLISHED).attempt.waiting, (
+        "what a Host that recovers writes says nothing of its agent"
+    )
 
 
 def test_refusals_are_counted() -> None:
@@ -149,9 +191,18 @@ def test_results_are_kept_by_key() -> None:
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([("selected", {"result": "a", "program": P, "submission": 2})], "line 5.*Submission 2 is another one"),
-        ([("selected", {"result": "a", "program": Q, "submission": 3})], "line 5.*Submission 3 is another one"),
-        ([("assessed", {"result": "a", "program": Q, "measurement": MEASURED})], "line 5.*not the one that was sel"),
+        (
+            [("selected", {"result": "a", "program": P, "submission": 2})],
+            "line 5.*Submission 2 is another one",
+        ),
+        (
+            [("selected", {"result": "a", "program": Q, "submission": 3})],
+            "line 5.*Submission 3 is another one",
+        ),
+        (
+            [("assessed", {"result": "a", "program": Q, "measurement": MEASURED})],
+            "line 5.*not the one that was sel",
+        ),
         (
             [
                 ("selected", {"result": "a", "program": P, "submission": 1}),
@@ -175,7 +226,9 @@ def test_every_event_that_has_a_step_is_tested_here() -> None:
 
 
 def test_an_unknown_event_is_refused_by_name() -> None:
-    with pytest.raises(RecordError, match="journal: line 2 has the unknown event 'teleported'; update evopolicy"):
+    with pytest.raises(
+        RecordError, match="journal: line 2 has the unknown event 'teleported'; update evopolicy"
+    ):
         state(RESERVED, ("teleported", {}))
 
 

@@ -1,4 +1,5 @@
-"""`Box2dBenchmark`: these Environments tell little in `info`, so what Feedback shows is read from their bodies."""
+"""`Box2dBenchmark`: these Environments tell little in `info`, so what Feedback shows is read from
+their bodies."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _WATCHES: dict[str, type[LanderWatch] | type[WalkerWatch] | type[CarWatch]] = {
 
 
 class Box2dBenchmark(GymnasiumBenchmark):
-    """`gymnasium.make` as it is, watched: the Environment is stepped as before, its `info` holds the columns."""
+    """`gymnasium.make` as it is, watched: the Environment is stepped as before, its `info` holds
+    the columns."""
 
     def open(self, **options: Any) -> Any:
         from evopolicy_box2d.watched import Watched

@@ -1,4 +1,5 @@
-"""An Environment whose `info` tells what a watch reads from it. Imports gymnasium, so import it late."""
+"""An Environment whose `info` tells what a watch reads from it. Imports gymnasium, so import it
+late."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ class Watch(Protocol):
     def start(self, observation: Any) -> Mapping[str, float]:
         """After the reset."""
 
-    def step(self, observation: Any, action: Any, reward: float, terminated: bool) -> Mapping[str, float]:
+    def step(
+        self, observation: Any, action: Any, reward: float, terminated: bool
+    ) -> Mapping[str, float]:
         """After a step."""
 
 
@@ -25,7 +28,9 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._watch = watch(env.unwrapped)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         return observation, {**info, **self._watch.start(observation)}
 

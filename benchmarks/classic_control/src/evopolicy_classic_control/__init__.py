@@ -1,4 +1,5 @@
-"""EvoPolicy Benchmarks: the classic control family. `load(task="cartpole")` makes one; `TASKS` lists them."""
+"""EvoPolicy Benchmarks: the classic control family. `load(task="cartpole")` makes one; `TASKS`
+lists them."""
 
 from evopolicy.authoring import Family, programs_folder, table
 from evopolicy_classic_control.balance import CARTPOLE

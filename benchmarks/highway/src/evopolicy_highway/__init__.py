@@ -1,4 +1,5 @@
-"""EvoPolicy Benchmarks: the highway-env family. `load(task="parking")` makes one; `TASKS` lists them."""
+"""EvoPolicy Benchmarks: the highway-env family. `load(task="parking")` makes one; `TASKS` lists
+them."""
 
 from evopolicy.authoring import Family, programs_folder, table
 from evopolicy_highway.benchmark import HighwayBenchmark

@@ -1,4 +1,5 @@
-"""A highway-env task: plain `gymnasium.make`, with what traces show of the driven car added to `info`."""
+"""A highway-env task: plain `gymnasium.make`, with what traces show of the driven car added to
+`info`."""
 
 from __future__ import annotations
 
@@ -17,5 +18,7 @@ class HighwayBenchmark(GymnasiumBenchmark):
 
         with warnings.catch_warnings():
             # These are the ids of the tasks as published; later versions of them are other tasks.
-            warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
+            warnings.filterwarnings(
+                "ignore", message=".*is out of date", category=DeprecationWarning
+            )
             return Telemetry(super().open(**options))

@@ -21,8 +21,9 @@ from evopolicy_highway.parts import (
 )
 
 _RELATIVE = (
-    "Rows after the first are relative to the driven car: the difference of places and of velocities. x is along the "
-    "road, y to the right, 0 the middle of the leftmost lane; lanes are 4 m wide. "
+    "Rows after the first are relative to the driven car: the difference of places and of "
+    "velocities. x is along the road, y to the right, 0 the middle of the leftmost lane; lanes "
+    "are 4 m wide. "
 )
 
 
@@ -42,17 +43,19 @@ HIGHWAY = Profile(
     env_id="highway-v0",
     title="Highway",
     goal=(
-        "Drive a car on a highway of four lanes through dense traffic: fast, on the right and without hitting "
-        "another car.\n\nFifty other cars start ahead of it, at 21 to 24 m/s, their places, lanes, speeds and "
-        "manners drawn in every Episode. They keep their distance and change lanes by themselves. The car starts at "
-        "25 m/s on a drawn lane, about 180 m down the road. A step lasts 1 s; the road is 10 km long."
+        "Drive a car on a highway of four lanes through dense traffic: fast, on the right and "
+        "without hitting another car.\n\nFifty other cars start ahead of it, at 21 to 24 m/s, "
+        "their places, lanes, speeds and manners drawn in every Episode. They keep their distance "
+        "and change lanes by themselves. The car starts at 25 m/s on a drawn lane, about 180 m "
+        "down the road. A step lasts 1 s; the road is 10 km long."
     ),
     scoring=(
-        "Every step on the road gives the reward `(0.4 high_speed + 0.1 right_lane - collision + 1) / 1.5`: "
-        "`high_speed` rises evenly from 0 at 20 m/s and below to 1 at 30 m/s and above, by the speed along the road; "
-        "`right_lane` from 0 on the leftmost lane to 1 on the rightmost, by the lane the car is heading for; "
-        "`collision` is 1 when it has hit something, else 0. Off the road it is 0. The score of an Episode is the "
-        "sum. A Policy that fails in an Episode scores 0 in it, the least there is."
+        "Every step on the road gives the reward `(0.4 high_speed + 0.1 right_lane - collision + "
+        "1) / 1.5`: `high_speed` rises evenly from 0 at 20 m/s and below to 1 at 30 m/s and "
+        "above, by the speed along the road; `right_lane` from 0 on the leftmost lane to 1 on the "
+        "rightmost, by the lane the car is heading for; `collision` is 1 when it has hit "
+        "something, else 0. Off the road it is 0. The score of an Episode is the sum. A Policy "
+        "that fails in an Episode scores 0 in it, the least there is."
     ),
     ending="**Terminated** by a collision. **Truncated** after 40 steps.",
     failure_score=0.0,
@@ -84,30 +87,35 @@ MERGE = Profile(
     env_id="merge-v0",
     title="Merge",
     goal=(
-        "Drive a car past a ramp on which another car comes onto the highway: fast, without hitting a car, and so "
-        "that the other one need not slow down.\n\nThe highway has two lanes, 0 and 1 from the left; the ramp runs "
-        "beside it, comes close from x = 150 m, is a third lane (2) from x = 230 to 310 m and ends there in an "
-        "obstacle. The car starts at x = 30 m on lane 1 at 30 m/s; the car on the ramp at x = 110 m at 20 m/s, and "
-        "it wants 30 m/s. Three more cars drive on the highway near x = 90, 70 and 5 m at about 29 to 31 m/s; their "
-        "lanes, places and speeds are drawn in every Episode. They keep their distance and change lanes by "
-        "themselves. A step lasts 1 s."
+        "Drive a car past a ramp on which another car comes onto the highway: fast, without "
+        "hitting a car, and so that the other one need not slow down.\n\nThe highway has two "
+        "lanes, 0 and 1 from the left; the ramp runs beside it, comes close from x = 150 m, is a "
+        "third lane (2) from x = 230 to 310 m and ends there in an obstacle. The car starts at x "
+        "= 30 m on lane 1 at 30 m/s; the car on the ramp at x = 110 m at 20 m/s, and it wants 30 "
+        "m/s. Three more cars drive on the highway near x = 90, 70 and 5 m at about 29 to 31 m/s; "
+        "their lanes, places and speeds are drawn in every Episode. They keep their distance and "
+        "change lanes by themselves. A step lasts 1 s."
     ),
     scoring=(
-        "Every step gives the reward `(0.2 high_speed + 0.1 right_lane - 0.05 lane_change - 0.5 merging_speed - "
-        "collision + 1.5) / 1.8`: `high_speed` is 0 at 20 m/s and 1 at 30 m/s, evenly, and goes on below and above; "
-        "`right_lane` is the lane the car is on; `lane_change` is 1 when the Action was 0 or 2; `merging_speed` is "
-        "the sum, over the cars on lane 2 between x = 230 and 310 m, of the share of their target speed they fall "
-        "short of; `collision` is 1 when the car has hit something, else 0. The score of an Episode is the sum. A "
-        "Policy that fails in an Episode scores at most -1 in it, below the least sum there can be."
+        "Every step gives the reward `(0.2 high_speed + 0.1 right_lane - 0.05 lane_change - 0.5 "
+        "merging_speed - collision + 1.5) / 1.8`: `high_speed` is 0 at 20 m/s and 1 at 30 m/s, "
+        "evenly, and goes on below and above; `right_lane` is the lane the car is on; "
+        "`lane_change` is 1 when the Action was 0 or 2; `merging_speed` is the sum, over the cars "
+        "on lane 2 between x = 230 and 310 m, of the share of their target speed they fall short "
+        "of; `collision` is 1 when the car has hit something, else 0. The score of an Episode is "
+        "the sum. A Policy that fails in an Episode scores at most -1 in it, below the least sum "
+        "there can be."
     ),
     ending=(
-        "**Terminated** by a collision and past x = 370 m. **Truncated** after 30 steps, which the car, never slower "
-        "than about 20 m/s, does not reach."
+        "**Terminated** by a collision and past x = 370 m. **Truncated** after 30 steps, which "
+        "the car, never slower than about 20 m/s, does not reach."
     ),
     failure_score=-1.0,
     observation_fields=cars(5, _kinematics("8 m")),
     observation_text=rows_text(
-        5, _RELATIVE + "The obstacle is a row too. All but presence is cut to -1 ... 1.", "cars and obstacles"
+        5,
+        _RELATIVE + "The obstacle is a row too. All but presence is cut to -1 ... 1.",
+        "cars and obstacles",
     ),
     action_fields=MOVES,
     action_text=moves_text("20, 25 and 30"),
@@ -121,7 +129,10 @@ MERGE = Profile(
     measures=(
         COLLISION,
         Measure(
-            "passed", "", "Whether it came past x = 370 m.", how=lambda e: e.series["car_x"].values[-1:].max() > 370
+            "passed",
+            "",
+            "Whether it came past x = 370 m.",
+            how=lambda e: e.series["car_x"].values[-1:].max() > 370,
         ),
         MEAN_SPEED,
         LANE_CHANGES,
@@ -140,19 +151,20 @@ EXIT = Profile(
     env_id="exit-v0",
     title="Exit",
     goal=(
-        "Drive a car from the leftmost of six lanes of a highway to the exit on the right, through traffic and in "
-        "time, without hitting another car; a little faster is a little better.\n\nLanes are 4 m wide, 0 to 5 from "
-        "the left; between x = 400 and 500 m there is a seventh, lane 6, and at its end the exit bends off to the "
-        "right. The car starts near x = 140 m on lane 0 at 25 m/s; twenty others start ahead on the lanes 1 to 5, "
-        "more of them on the right, slower the farther right (22.6 m/s on lane 1, 9 on lane 5), and keep their "
+        "Drive a car from the leftmost of six lanes of a highway to the exit on the right, "
+        "through traffic and in time, without hitting another car; a little faster is a little "
+        "better.\n\nLanes are 4 m wide, 0 to 5 from the left; between x = 400 and 500 m there is "
+        "a seventh, lane 6, and at its end the exit bends off to the right. The car starts near x "
+        "= 140 m on lane 0 at 25 m/s; twenty others start ahead on the lanes 1 to 5, more of them "
+        "on the right, slower the farther right (22.6 m/s on lane 1, 9 on lane 5), and keep their "
         "lanes; their places and lanes are drawn in every Episode. A step lasts 1 s."
     ),
     scoring=(
-        "Every step gives the reward `goal + 0.1 high_speed`, at most 1: `goal` is 1 when the lane the car is on or "
-        "heading for is lane 6 of the stretch from 400 to 500 m or the exit itself, else 0; `high_speed` rises "
-        "evenly from 0 at 20 m/s and below to 1 at 30 m/s and above. A collision costs nothing but the rest of the "
-        "Episode. The score of an Episode is the sum. A Policy that fails in an Episode scores 0 in it, the least "
-        "there is."
+        "Every step gives the reward `goal + 0.1 high_speed`, at most 1: `goal` is 1 when the "
+        "lane the car is on or heading for is lane 6 of the stretch from 400 to 500 m or the exit "
+        "itself, else 0; `high_speed` rises evenly from 0 at 20 m/s and below to 1 at 30 m/s and "
+        "above. A collision costs nothing but the rest of the Episode. The score of an Episode is "
+        "the sum. A Policy that fails in an Episode scores 0 in it, the least there is."
     ),
     ending="**Terminated** by a collision. **Truncated** after 18 steps.",
     failure_score=0.0,
@@ -180,7 +192,10 @@ EXIT = Profile(
     ),
     measures=(
         Measure(
-            "took_exit", "", "Whether it was on the exit's lanes.", how=lambda e: bool(e.series["goal"].values.any())
+            "took_exit",
+            "",
+            "Whether it was on the exit's lanes.",
+            how=lambda e: bool(e.series["goal"].values.any()),
         ),
         COLLISION,
         FORWARD,

@@ -1,4 +1,5 @@
-"""The driven car's state as plain numbers in `info`, and no state shared between tasks of one process."""
+"""The driven car's state as plain numbers in `info`, and no state shared between tasks of one
+process."""
 
 from __future__ import annotations
 
@@ -16,11 +17,12 @@ _INTERSECTION = {"DISTANCE_WANTED": 7, "COMFORT_ACC_MAX": 6, "COMFORT_ACC_MIN": 
 
 
 class Telemetry(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Changes neither observation, reward nor end. `info` holds numbers alone: the car's state and the reward's terms.
+    """Changes neither observation, reward nor end. `info` holds numbers alone: the car's state and
+    the reward's terms.
 
-    An intersection writes how its traffic drives into the class of all traffic, and with it into the other tasks of the
-    process. So the class is set to what the task has before anything of it runs.
-    """
+    An intersection writes how its traffic drives into the class of all traffic, and with it into
+    the other tasks of the process. So the class is set to what the task has before anything of it
+    runs."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -28,22 +30,34 @@ class Telemetry(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         self._set_traffic()
-        # The reward's terms at a reset are those of an Action drawn without a seed: they are left out.
+        # The reward's terms at a reset are those of an Action drawn without a seed: they are left
+        # out.
         observation, _ = self.env.reset(**options)
         return observation, self._state()
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self._set_traffic()
         observation, reward, terminated, truncated, info = self.env.step(action)
-        terms = {name.removesuffix("_reward"): float(value) for name, value in info.get("rewards", {}).items()}
-        return observation, reward, terminated, truncated, {**terms, **self._state(), **_success(info)}
+        terms = {
+            name.removesuffix("_reward"): float(value)
+            for name, value in info.get("rewards", {}).items()
+        }
+        return (
+            observation,
+            reward,
+            terminated,
+            truncated,
+            {**terms, **self._state(), **_success(info)},
+        )
 
     def render(self) -> Any:
         task: Any = self.env.unwrapped
         if task.viewer is None:
             task.config["offscreen_rendering"] = True
             task.viewer = _viewer()(task)
-            task.viewer.enabled = True  # Without a screen it would draw nothing, though it needs none.
+            task.viewer.enabled = (
+                True  # Without a screen it would draw nothing, though it needs none.
+            )
         return self.env.render()
 
     def _set_traffic(self) -> None:

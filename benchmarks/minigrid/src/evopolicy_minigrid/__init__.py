@@ -1,7 +1,7 @@
 """EvoPolicy Benchmarks: MiniGrid and BabyAI.
 
-`load(task="minigrid_door_key")` makes one of the tasks in `TASKS`; `load_any(env_id="BabyAI-GoTo-v0")` any other.
-"""
+`load(task="minigrid_door_key")` makes one of the tasks in `TASKS`;
+`load_any(env_id="BabyAI-GoTo-v0")` any other."""
 
 from evopolicy.authoring import Family, programs_folder, table
 from evopolicy_minigrid.any_id import load_any

@@ -1,4 +1,5 @@
-"""`benchmark=minigrid`: any MiniGrid or BabyAI id, with the texts, measures and text grids of the family."""
+"""`benchmark=minigrid`: any MiniGrid or BabyAI id, with the texts, measures and text grids of the
+family."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ class AnyMiniGrid(MiniGridBenchmark):
     def _missions(self) -> tuple[str, ...]:
         env = self.open()
         try:
-            return tuple(sorted({str(env.reset(seed=seed)[0]["mission"]) for seed in range(_TRIED)}))
+            return tuple(
+                sorted({str(env.reset(seed=seed)[0]["mission"]) for seed in range(_TRIED)})
+            )
         finally:
             env.close()
 
@@ -61,15 +64,17 @@ def load_any(
 ) -> MiniGridBenchmark:
     """The Benchmark of a registered MiniGrid or BabyAI id.
 
-    `failure_score` is 0, or -1 where an Episode can end with the reward -1 (Dynamic-Obstacles), unless given. Raises
-    ConfigError, naming the key, for an unknown id and for an Environment that cannot be made.
-    """
+    `failure_score` is 0, or -1 where an Episode can end with the reward -1 (Dynamic-Obstacles),
+    unless given. Raises ConfigError, naming the key, for an unknown id and for an Environment that
+    cannot be made."""
     task, own, varies = _survey(env_id, kwargs or {})
     parameters: dict[str, Value] = {"env_id": env_id}
     if failure_score is not None:
         number = isinstance(failure_score, int | float) and not isinstance(failure_score, bool)
         if not number or not math.isfinite(failure_score):
-            raise ConfigError(f"benchmark.failure_score is a finite number, found {failure_score!r}")
+            raise ConfigError(
+                f"benchmark.failure_score is a finite number, found {failure_score!r}"
+            )
         parameters["failure_score"] = float(failure_score)
     options: dict[str, Value] = {"out_of_bounds": out_of_bounds}
     options |= {"max_steps": max_steps} if max_steps is not None else {}
@@ -87,24 +92,34 @@ def load_any(
 
 
 def _survey(env_id: str, kwargs: Mapping[str, Value]) -> tuple[Any, int, bool]:
-    """The task's innermost Environment, its largest step limit, and whether the limit depends on the Episode."""
+    """The task's innermost Environment, its largest step limit, and whether the limit depends on
+    the Episode."""
     import gymnasium
 
     importlib.import_module("minigrid")
     if not isinstance(env_id, str) or not env_id:
-        raise ConfigError("benchmark.env_id is missing: give a MiniGrid or BabyAI id, such as BabyAI-GoTo-v0")
+        raise ConfigError(
+            "benchmark.env_id is missing: give a MiniGrid or BabyAI id, such as BabyAI-GoTo-v0"
+        )
     if env_id not in gymnasium.registry:
         ids = [name for name in gymnasium.registry if name.startswith(("MiniGrid-", "BabyAI-"))]
-        raise ConfigError(f"benchmark.env_id '{env_id}' is not registered in Gymnasium.{did_you_mean(env_id, ids)}")
+        raise ConfigError(
+            f"benchmark.env_id '{env_id}' is not registered in "
+            f"Gymnasium.{did_you_mean(env_id, ids)}"
+        )
     keywords: dict[str, Any] = dict(kwargs)
     try:
         env = gymnasium.make(env_id, disable_env_checker=True, **keywords)
     except Exception as error:  # foreign code may raise anything
-        raise ConfigError(f"benchmark.env_id '{env_id}' cannot be made: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"benchmark.env_id '{env_id}' cannot be made: {type(error).__name__}: {error}"
+        ) from error
     try:
         task: Any = env.unwrapped
         if not hasattr(task, "agent_view_size"):
-            raise ConfigError(f"benchmark.env_id '{env_id}' is no MiniGrid task; benchmark=gymnasium takes any id")
+            raise ConfigError(
+                f"benchmark.env_id '{env_id}' is no MiniGrid task; benchmark=gymnasium takes any id"
+            )
         own, varies = _own_limit(env, task)
         return task, own, varies
     finally:
@@ -112,7 +127,8 @@ def _survey(env_id: str, kwargs: Mapping[str, Value]) -> tuple[Any, int, bool]:
 
 
 def _own_limit(env: Any, task: Any) -> tuple[int, bool]:
-    """The largest limit an Episode of `task` can have. BabyAI's depends on how many walks the mission needs."""
+    """The largest limit an Episode of `task` can have. BabyAI's depends on how many walks the
+    mission needs."""
     if getattr(task, "fixed_max_steps", True):
         return int(task.max_steps), False
     limits = set()
@@ -121,7 +137,9 @@ def _own_limit(env: Any, task: Any) -> tuple[int, bool]:
         limits.add(int(task.max_steps))
     kinds = getattr(task, "instr_kinds", ())
     if kinds:  # drawn from a grammar: the longest mission may be rare
-        walks = max(_NAVIGATIONS.get(kind, 4) for kind in kinds) * (2 if "putnext" in task.action_kinds else 1)
+        walks = max(_NAVIGATIONS.get(kind, 4) for kind in kinds) * (
+            2 if "putnext" in task.action_kinds else 1
+        )
         limits.add(int(walks * task.room_size**2 * task.num_rows * task.num_cols))
     return max(limits), len(limits) > 1
 
@@ -133,10 +151,12 @@ def _profile(env_id: str, own: int, varies: bool, failure_score: float, task: An
         own,
         (*KEY, *LOCKED_DOOR),
         title=env_id,
-        goal=f"Fulfil the mission each observation of `{env_id}` names, in as few steps as possible.\n\n{_about(task)}",
+        goal=f"Fulfil the mission each observation of `{env_id}` names, in as few steps as "
+        f"possible.\n\n{_about(task)}",
         scoring=_scoring(varies, failure_score, _collides(task)),
         ending=(
-            "**Terminated** when the mission is fulfilled, or can no longer be. **Truncated** after "
+            "**Terminated** when the mission is fulfilled, or can no longer be. **Truncated** "
+            "after "
             + (f"the Episode's own limit, at most {LIMIT} steps." if varies else f"{LIMIT} steps.")
         ),
         failure_score=failure_score,
@@ -146,7 +166,11 @@ def _profile(env_id: str, own: int, varies: bool, failure_score: float, task: An
 
 def _scoring(varies: bool, failure_score: float, collides: bool) -> str:
     """The family's text, with what is different in a task of many limits or of collisions."""
-    limit = f"the Episode's own step limit, which depends on its mission and is at most {OWN}" if varies else OWN
+    limit = (
+        f"the Episode's own step limit, which depends on its mission and is at most {OWN}"
+        if varies
+        else OWN
+    )
     usual = "scores 0 in it, as much as one that does not solve it"
     changes = {
         f"`1 - 0.9 n / {OWN}`": "`1 - 0.9 n / L`",

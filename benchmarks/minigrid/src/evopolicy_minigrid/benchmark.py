@@ -37,9 +37,9 @@ _HIGHEST = (10, 5, 2)
 class MiniGridBenchmark(GymnasiumBenchmark):
     """Plain `gymnasium.make(id)`; what is counted is counted beside it.
 
-    MiniGrid's ids carry no limit of Gymnasium's; a task truncates by itself and its reward refers to that own limit.
-    `max_steps` truncates earlier and leaves the reward as it is; `kwargs={"max_steps": N}` changes both.
-    """
+    MiniGrid's ids carry no limit of Gymnasium's; a task truncates by itself and its reward refers
+    to that own limit. `max_steps` truncates earlier and leaves the reward as it is;
+    `kwargs={"max_steps": N}` changes both."""
 
     def __init__(
         self,
@@ -52,10 +52,13 @@ class MiniGridBenchmark(GymnasiumBenchmark):
         kwargs: Mapping[str, Value] | None = None,
         parameters: Mapping[str, Value] | None = None,
     ) -> None:
-        """Raises ConfigError for a `max_steps` beyond the task's own limit: it would end before it."""
+        """Raises ConfigError for a `max_steps` beyond the task's own limit: it would end before
+        it."""
         own = (kwargs or {}).get("max_steps", profile.max_steps)
         if isinstance(own, bool) or not isinstance(own, int) or own < 1:
-            raise ConfigError(f"benchmark.kwargs.max_steps is a whole number of steps from 1, found {own!r}")
+            raise ConfigError(
+                f"benchmark.kwargs.max_steps is a whole number of steps from 1, found {own!r}"
+            )
         super().__init__(
             _said(profile, own, max_steps),
             reference,
@@ -67,8 +70,8 @@ class MiniGridBenchmark(GymnasiumBenchmark):
         )
         if max_steps is not None and max_steps > own:
             raise ConfigError(
-                f"benchmark.max_steps is {max_steps}, {profile.env_id} ends by itself after {own} steps; "
-                "benchmark.kwargs.max_steps changes that limit, and the reward with it"
+                f"benchmark.max_steps is {max_steps}, {profile.env_id} ends by itself after {own} "
+                "steps; benchmark.kwargs.max_steps changes that limit, and the reward with it"
             )
 
     @cached_property

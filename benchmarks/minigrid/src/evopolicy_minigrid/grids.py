@@ -12,7 +12,8 @@ from evopolicy.authoring import Artifact, EpisodeResult, TraceRow, read_trace
 from evopolicy_minigrid.progress import COLORS, DIRECTIONS, FORWARD, view_offsets
 
 VIEWS = 400
-"""Views of one Episode's file: the first and the last half of them, what lies between is counted."""
+"""Views of one Episode's file: the first and the last half of them, what lies between is
+counted."""
 TOTAL_BYTES = 16 * 2**20
 """Bytes of all text grids of one Submission; Episodes beyond are named, not written."""
 
@@ -44,8 +45,11 @@ class _Look(NamedTuple):
     y: int
 
 
-def write_grids(results: Sequence[EpisodeResult], folder: Path, *, first: Sequence[int] = ()) -> list[Artifact]:
-    """`episodes/<index>.txt` per traced Episode, those in `first` before others; the legend is `episodes/grids.txt`."""
+def write_grids(
+    results: Sequence[EpisodeResult], folder: Path, *, first: Sequence[int] = ()
+) -> list[Artifact]:
+    """`episodes/<index>.txt` per traced Episode, those in `first` before others; the legend is
+    `episodes/grids.txt`."""
     place = folder / "episodes"
     place.mkdir(parents=True, exist_ok=True)
     traced = {r.index: r.trace for r in results if r.trace is not None and r.trace.is_file()}
@@ -65,7 +69,10 @@ def write_grids(results: Sequence[EpisodeResult], folder: Path, *, first: Sequen
     path = place / "grids.txt"
     omitted = ", ".join(map(str, sorted(left_out))) or "none"
     path.write_text(f"{LEGEND}\nEpisodes not written: {omitted}.\n", encoding="utf-8")
-    return [Artifact("episodes/grids.txt", path, "text/plain"), *sorted(artifacts, key=lambda a: a.name)]
+    return [
+        Artifact("episodes/grids.txt", path, "text/plain"),
+        *sorted(artifacts, key=lambda a: a.name),
+    ]
 
 
 def episode_text(rows: Iterator[TraceRow]) -> str:
@@ -87,7 +94,9 @@ def episode_text(rows: Iterator[TraceRow]) -> str:
         last = look
     middle = [f"[{omitted} steps left out]\n"] if omitted else []
     mission = [f"mission: {last.row.observation['mission']}\n"] if last else []
-    return "\n".join([*mission, *head, *middle, *tail, *([_map_text(seen, trail, last)] if last else [])])
+    return "\n".join(
+        [*mission, *head, *middle, *tail, *([_map_text(seen, trail, last)] if last else [])]
+    )
 
 
 def _looks(rows: Iterator[TraceRow]) -> Iterator[_Look]:
@@ -128,13 +137,20 @@ def _view_text(look: _Look) -> str:
     image = row.observation["image"]
     size = image.shape[0]
     own = image[size // 2, size - 1]
-    parts = [f"step {row.step}" if row.action is None else f"step {row.step}: {_MOVES[int(row.action)]}"]
-    parts += [f"at {look.x},{look.y} looking {('right', 'down', 'left', 'up')[int(row.observation['direction'])]}"]
+    parts = [
+        f"step {row.step}" if row.action is None else f"step {row.step}: {_MOVES[int(row.action)]}"
+    ]
+    parts += [
+        f"at {look.x},{look.y} looking "
+        f"{('right', 'down', 'left', 'up')[int(row.observation['direction'])]}"
+    ]
     parts += [f"carries {_cell(own)}"] if own[0] > 1 and row.info.get("carried_object") else []
     parts += [f"reward {row.reward:.6g}"] if row.reward else []
     parts += ["terminated"] if row.terminated else ["truncated"] if row.truncated else []
     lines = [
-        "".join("^^" if (i, j) == (size // 2, size - 1) else _cell(image[i, j]) for i in range(size)).rstrip()
+        "".join(
+            "^^" if (i, j) == (size // 2, size - 1) else _cell(image[i, j]) for i in range(size)
+        ).rstrip()
         for j in range(size)
     ]
     return "\n".join([", ".join(parts), *lines, ""])

@@ -1,4 +1,5 @@
-"""What happens in a MiniGrid Episode, counted beside the Environment: cells, objects, doors, wasted Actions."""
+"""What happens in a MiniGrid Episode, counted beside the Environment: cells, objects, doors, wasted
+Actions."""
 
 from __future__ import annotations
 
@@ -8,24 +9,39 @@ import numpy as np
 
 FORWARD, PICKUP, DROP, TOGGLE, DONE = 2, 3, 4, 5, 6
 KEY = 5
-OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
+OBJECTS = (
+    "unseen",
+    "empty",
+    "wall",
+    "floor",
+    "door",
+    "key",
+    "ball",
+    "box",
+    "goal",
+    "lava",
+    "agent",
+)
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 DIRECTIONS = ((1, 0), (0, 1), (-1, 0), (0, -1))
-"""(x, y) of a step forward when looking right, down, left, up: x grows to the right, y downwards."""
+"""(x, y) of a step forward when looking right, down, left, up: x grows to the right, y
+downwards."""
 
 
 def view_offsets(size: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """By direction, how far each cell `image[i, j]` of a view lies from its agent: arrays x and y, (size, size)."""
+    """By direction, how far each cell `image[i, j]` of a view lies from its agent: arrays x and y,
+    (size, size)."""
     i, j = np.indices((size, size))
     ahead, right = size - 1 - j, i - size // 2
     return [(dx * ahead - dy * right, dy * ahead + dx * right) for dx, dy in DIRECTIONS]
 
 
 class Progress:
-    """A MiniGrid Environment that adds counts to the `info` of every step; nothing else of it changes.
+    """A MiniGrid Environment that adds counts to the `info` of every step; nothing else of it
+    changes.
 
-    It looks at the task's inner state, so that none of it is for a Policy: columns of traces and measures.
-    """
+    It looks at the task's inner state, so that none of it is for a Policy: columns of traces and
+    measures."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
@@ -36,15 +52,23 @@ class Progress:
         observation, info = self._env.reset(seed=seed)
         task = self._task
         size = int(observation["image"].shape[0])
-        # A margin around the grid takes what lies outside it; cells are marked by their place in the flat array.
+        # A margin around the grid takes what lies outside it; cells are marked by their place in
+        # the flat array.
         seen = np.zeros((task.width + 2 * size, task.height + 2 * size), bool)
-        self._inside, self._seen = seen[size : size + task.width, size : size + task.height], seen.ravel()
+        self._inside, self._seen = (
+            seen[size : size + task.width, size : size + task.height],
+            seen.ravel(),
+        )
         self._stride = seen.shape[1]
-        self._offsets = [((x + size) * self._stride + y + size).ravel() for x, y in view_offsets(size)]
+        self._offsets = [
+            ((x + size) * self._stride + y + size).ravel() for x, y in view_offsets(size)
+        ]
         self._visited: set[tuple[int, int]] = set()
         self._target = _target(task)
         names = ("bumps", "idle_actions", "objects_taken", "keys_taken", "balls_taken")
-        self._counts = dict.fromkeys((*names, "doors_opened", "locked_doors_opened", "boxes_opened"), 0)
+        self._counts = dict.fromkeys(
+            (*names, "doors_opened", "locked_doors_opened", "boxes_opened"), 0
+        )
         return observation, {**info, **self._columns(observation)}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -112,10 +136,13 @@ class Progress:
 
 
 def _target(task: Any) -> tuple[int, int] | None:
-    """Kind and colour of what the task is about: its object, else the goal on the grid; None where it has neither."""
+    """Kind and colour of what the task is about: its object, else the goal on the grid; None where
+    it has neither."""
     thing = getattr(task, "obj", None)
     if thing is None:
-        thing = next((cell for cell in task.grid.grid if cell is not None and cell.type == "goal"), None)
+        thing = next(
+            (cell for cell in task.grid.grid if cell is not None and cell.type == "goal"), None
+        )
     if thing is None or not hasattr(thing, "color"):
         return None
     return OBJECTS.index(thing.type), COLORS.index(thing.color)

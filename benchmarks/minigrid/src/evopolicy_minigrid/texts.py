@@ -1,4 +1,5 @@
-"""What all MiniGrid tasks share: the texts about view, Actions and score, the columns of traces, the measures."""
+"""What all MiniGrid tasks share: the texts about view, Actions and score, the columns of traces,
+the measures."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Callable
 from evopolicy.authoring import Column, Episode, Field, Measure, Value
 
 OWN, LIMIT = "{own}", "{limit}"
-"""Stand in the texts for the task's own step limit, which the reward refers to, and for the one that truncates."""
+"""Stand in the texts for the task's own step limit, which the reward refers to, and for the one
+that truncates."""
 
 OBSERVATION = """\
 In detail:
@@ -61,9 +63,13 @@ COLUMNS = (
     Column("cells_seen", "cells", "Cells of the grid that were in view so far, walls included."),
     Column("cells_visited", "cells", "Cells the agent has been in so far."),
     Column("key_in_view", "", "1 where a key is in view or carried."),
-    Column("target_in_view", "", "1 where the goal, or the object the mission asks for, is in view."),
+    Column(
+        "target_in_view", "", "1 where the goal, or the object the mission asks for, is in view."
+    ),
     Column("bumps", "steps", "Moves forward so far that were blocked."),
-    Column("idle_actions", "steps", "Pick-ups, drops, toggles and dones so far that changed nothing."),
+    Column(
+        "idle_actions", "steps", "Pick-ups, drops, toggles and dones so far that changed nothing."
+    ),
     Column("objects_taken", "", "Objects picked up so far."),
     Column("keys_taken", "", "Keys picked up so far."),
     Column("balls_taken", "", "Balls picked up so far."),
@@ -74,7 +80,8 @@ COLUMNS = (
 
 
 def first_step(series: str) -> Callable[[Episode], Value]:
-    """A measure: the step at which `series` is first above 0, 0 being the reset; None where it never is."""
+    """A measure: the step at which `series` is first above 0, 0 being the reset; None where it
+    never is."""
 
     def measure(episode: Episode) -> Value:
         found = episode.series[series]
@@ -96,12 +103,16 @@ def solved(episode: Episode) -> bool:
 
 
 def subgoals(*series: str) -> Callable[[Episode], Value]:
-    """A measure: how many of `series` were ever above 0, and one more where the Episode is solved."""
-    return lambda episode: sum((episode.series[s].value("max") or 0) > 0 for s in series) + solved(episode)
+    """A measure: how many of `series` were ever above 0, and one more where the Episode is
+    solved."""
+    return lambda episode: (
+        sum((episode.series[s].value("max") or 0) > 0 for s in series) + solved(episode)
+    )
 
 
 def ended_by(episode: Episode) -> str:
-    """'success', 'failure' (the task ended it without reward), 'limit', or 'policy' where the Policy failed."""
+    """'success', 'failure' (the task ended it without reward), 'limit', or 'policy' where the
+    Policy failed."""
     if episode.terminated:
         return "success" if episode.episode_return > 0 else "failure"
     return "limit" if episode.truncated else "policy"
@@ -109,23 +120,52 @@ def ended_by(episode: Episode) -> str:
 
 SOLVED = Measure("solved", "", "Whether the mission was fulfilled.", how=solved)
 STEPS_TO_SOLVE = Measure(
-    "steps_to_solve", "steps", "Steps a solved Episode took.", how=lambda e: e.length if solved(e) else None
+    "steps_to_solve",
+    "steps",
+    "Steps a solved Episode took.",
+    how=lambda e: e.length if solved(e) else None,
 )
 EXPLORED = (
-    Measure("cells_seen", "cells", "Cells of the grid that were in view, walls included.", "cells_seen", "last"),
+    Measure(
+        "cells_seen",
+        "cells",
+        "Cells of the grid that were in view, walls included.",
+        "cells_seen",
+        "last",
+    ),
     Measure("cells_visited", "cells", "Different cells the agent was in.", "cells_visited", "last"),
     Measure("bumps", "steps", "Moves forward that were blocked.", "bumps", "last"),
-    Measure("idle_actions", "steps", "Pick-ups, drops, toggles, dones without effect.", "idle_actions", "last"),
+    Measure(
+        "idle_actions",
+        "steps",
+        "Pick-ups, drops, toggles, dones without effect.",
+        "idle_actions",
+        "last",
+    ),
 )
 KEY = (
     Measure("key_found", "", "Whether a key was picked up.", how=happened("keys_taken")),
-    Measure("key_seen_step", "steps", "When a key first was in view.", how=first_step("key_in_view")),
-    Measure("key_found_step", "steps", "When a key was first picked up.", how=first_step("keys_taken")),
+    Measure(
+        "key_seen_step", "steps", "When a key first was in view.", how=first_step("key_in_view")
+    ),
+    Measure(
+        "key_found_step", "steps", "When a key was first picked up.", how=first_step("keys_taken")
+    ),
 )
 LOCKED_DOOR = (
-    Measure("door_opened", "", "Whether a locked door was opened.", how=happened("locked_doors_opened")),
-    Measure("door_opened_step", "steps", "When the first one was.", how=first_step("locked_doors_opened")),
+    Measure(
+        "door_opened", "", "Whether a locked door was opened.", how=happened("locked_doors_opened")
+    ),
+    Measure(
+        "door_opened_step",
+        "steps",
+        "When the first one was.",
+        how=first_step("locked_doors_opened"),
+    ),
 )
 TARGET_SEEN = Measure(
-    "target_seen_step", "steps", "When what the mission ends with first was in view.", how=first_step("target_in_view")
+    "target_seen_step",
+    "steps",
+    "When what the mission ends with first was in view.",
+    how=first_step("target_in_view"),
 )

@@ -1,4 +1,5 @@
-"""EvoPolicy Benchmarks: the MuJoCo family. `load(task="half_cheetah")` makes one; `TASKS` lists them."""
+"""EvoPolicy Benchmarks: the MuJoCo family. `load(task="half_cheetah")` makes one; `TASKS` lists
+them."""
 
 from evopolicy.authoring import Family, programs_folder, table
 from evopolicy_mujoco.balancing import INVERTED_DOUBLE_PENDULUM, INVERTED_PENDULUM

@@ -32,9 +32,15 @@ _TORSO_VELOCITIES = (
     Field("z_velocity", "m/s", meaning="Of the torso, positive upward."),
     Field("torso_angular_velocity", "rad/s", meaning="Of torso_angle."),
 )
-_PITCH = Measure("mean_abs_torso_angle", "rad", "Mean lean of the torso.", "torso_angle", "mean_abs")
-_FINAL_PITCH = Measure("final_torso_angle", "rad", "Lean of the torso at the end.", "torso_angle", "last")
-_FINAL_HEIGHT = Measure("final_torso_height", "m", "Height of the torso at the end.", "torso_height", "last")
+_PITCH = Measure(
+    "mean_abs_torso_angle", "rad", "Mean lean of the torso.", "torso_angle", "mean_abs"
+)
+_FINAL_PITCH = Measure(
+    "final_torso_angle", "rad", "Lean of the torso at the end.", "torso_angle", "last"
+)
+_FINAL_HEIGHT = Measure(
+    "final_torso_height", "m", "Height of the torso at the end.", "torso_height", "last"
+)
 
 _CHEETAH_JOINTS = (
     Joint("back_thigh", "Of the back thigh against the torso", -0.52, 1.05, 120),
@@ -51,23 +57,32 @@ HALF_CHEETAH = Profile(
     env_id="HalfCheetah-v5",
     title="HalfCheetah",
     goal=(
-        "A body of a torso, a back leg and a front leg, each with thigh, shin and foot, moves in the vertical plane "
-        "over flat ground. Six motors turn its joints. Make it run forward (positive x) as fast as possible, without "
-        "wasting torque.\n\n"
-        "It weighs 14 kg; a step lasts 0.05 s. Joints have springs and dampers that pull them back to 0. Every "
-        "Episode starts standing, each position off by up to 0.1 and each velocity by a normal number of deviation 0.1."
+        "A body of a torso, a back leg and a front leg, each with thigh, shin and foot, moves in "
+        "the vertical plane over flat ground. Six motors turn its joints. Make it run forward "
+        "(positive x) as fast as possible, without wasting torque.\n\n"
+        "It weighs 14 kg; a step lasts 0.05 s. Joints have springs and dampers that pull them "
+        "back to 0. Every Episode starts standing, each position off by up to 0.1 and each "
+        "velocity by a normal number of deviation 0.1."
     ),
     scoring=(
-        "Every step gives the reward `forward - control`: `forward` is the mean forward speed of the torso over the "
-        "step in m/s, `control` is 0.1 times the sum of the squared Actions (0 to 0.6). The score of an Episode is the "
-        "sum over its 1,000 steps. A Policy that fails in an Episode scores at most -1000 in it. There is no least "
-        "sum, since running backward costs without limit; full torque on the spot costs 600."
+        "Every step gives the reward `forward - control`: `forward` is the mean forward speed of "
+        "the torso over the step in m/s, `control` is 0.1 times the sum of the squared Actions (0 "
+        "to 0.6). The score of an Episode is the sum over its 1,000 steps. A Policy that fails in "
+        "an Episode scores at most -1000 in it. There is no least sum, since running backward "
+        "costs without limit; full torque on the spot costs 600."
     ),
-    ending="Never terminated, whatever the posture: it may go on lying on its back. **Truncated** after 1,000 steps.",
+    ending="Never terminated, whatever the posture: it may go on lying on its back. **Truncated** "
+    "after 1,000 steps.",
     failure_score=-1000.0,
     observation_fields=(
-        Field("torso_height", "m", meaning="Of the torso above its height when standing, which is 0."),
-        Field("torso_angle", "rad", meaning="Pitch of the torso: 0 level, positive when the head goes down."),
+        Field(
+            "torso_height", "m", meaning="Of the torso above its height when standing, which is 0."
+        ),
+        Field(
+            "torso_angle",
+            "rad",
+            meaning="Pitch of the torso: 0 level, positive when the head goes down.",
+        ),
         *angles(_CHEETAH_JOINTS),
         *_TORSO_VELOCITIES,
         *velocities(_CHEETAH_JOINTS),
@@ -83,7 +98,13 @@ HALF_CHEETAH = Profile(
         FORWARD_REWARD,
         CONTROL_REWARD,
         _PITCH,
-        Measure("final_torso_angle", "rad", "Near pi or -pi it ended on its back.", "torso_angle", "last"),
+        Measure(
+            "final_torso_angle",
+            "rad",
+            "Near pi or -pi it ended on its back.",
+            "torso_angle",
+            "last",
+        ),
     ),
     drawing=TRACKED,
 )
@@ -98,10 +119,11 @@ _UPRIGHT_FIELDS = (
     Field("torso_angle", "rad", meaning="Lean of the torso: 0 upright, positive forward."),
 )
 _UP_REWARD = (
-    "Every step gives the reward `1 + forward - control`: `forward` is the mean forward speed of the torso over the "
-    "step in m/s, `control` is 0.001 times the sum of the squared Actions; the step in which it falls gives no 1. The "
-    "score of an Episode is the sum. A Policy that fails in an Episode scores at most -100 in it, less than falling "
-    "over at once or being thrown backward."
+    "Every step gives the reward `1 + forward - control`: `forward` is the mean forward speed of "
+    "the torso over the step in m/s, `control` is 0.001 times the sum of the squared Actions; the "
+    "step in which it falls gives no 1. The score of an Episode is the sum. A Policy that fails "
+    "in an Episode scores at most -100 in it, less than falling over at once or being thrown "
+    "backward."
 )
 
 HOPPER = Profile(
@@ -110,15 +132,16 @@ HOPPER = Profile(
     env_id="Hopper-v5",
     title="Hopper",
     goal=(
-        "One leg of thigh, leg and foot carries a torso in the vertical plane over flat ground. Three motors turn its "
-        "joints. Make it hop forward (positive x) as fast as possible without falling.\n\n"
-        "It weighs 16 kg; a step lasts 0.008 s. Every Episode starts upright, each position and velocity off by up to "
-        "0.005."
+        "One leg of thigh, leg and foot carries a torso in the vertical plane over flat ground. "
+        "Three motors turn its joints. Make it hop forward (positive x) as fast as possible "
+        "without falling.\n\n"
+        "It weighs 16 kg; a step lasts 0.008 s. Every Episode starts upright, each position and "
+        "velocity off by up to 0.005."
     ),
     scoring=_UP_REWARD,
     ending=(
-        "**Terminated** when the torso is below 0.7 m, or leans more than 0.2 rad, or any angle or velocity leaves "
-        "-100 to 100. **Truncated** after 1,000 steps."
+        "**Terminated** when the torso is below 0.7 m, or leans more than 0.2 rad, or any angle "
+        "or velocity leaves -100 to 100. **Truncated** after 1,000 steps."
     ),
     failure_score=-100.0,
     observation_fields=(
@@ -131,7 +154,16 @@ HOPPER = Profile(
     action_fields=torques(_HOPPER_JOINTS),
     action_text="An array of three numbers, each the share of its motor's largest torque.",
     columns=(X_POSITION, FORWARD_SPEED, FORWARD, CONTROL, SURVIVE),
-    measures=(FELL, DISTANCE, SPEED, FORWARD_REWARD, CONTROL_REWARD, SURVIVE_REWARD, _FINAL_PITCH, _FINAL_HEIGHT),
+    measures=(
+        FELL,
+        DISTANCE,
+        SPEED,
+        FORWARD_REWARD,
+        CONTROL_REWARD,
+        SURVIVE_REWARD,
+        _FINAL_PITCH,
+        _FINAL_HEIGHT,
+    ),
     drawing=TRACKED,
 )
 
@@ -150,15 +182,16 @@ WALKER2D = Profile(
     env_id="Walker2d-v5",
     title="Walker2d",
     goal=(
-        "Two legs of thigh, leg and foot carry a torso in the vertical plane over flat ground. Six motors turn its "
-        "joints. Make it walk or run forward (positive x) as fast as possible without falling.\n\n"
-        "It weighs 24 kg; a step lasts 0.008 s. Every Episode starts upright, each position and velocity off by up to "
-        "0.005."
+        "Two legs of thigh, leg and foot carry a torso in the vertical plane over flat ground. "
+        "Six motors turn its joints. Make it walk or run forward (positive x) as fast as possible "
+        "without falling.\n\n"
+        "It weighs 24 kg; a step lasts 0.008 s. Every Episode starts upright, each position and "
+        "velocity off by up to 0.005."
     ),
     scoring=_UP_REWARD,
     ending=(
-        "**Terminated** when the torso's height leaves 0.8 to 2.0 m or it leans more than 1 rad. **Truncated** after "
-        "1,000 steps."
+        "**Terminated** when the torso's height leaves 0.8 to 2.0 m or it leans more than 1 rad. "
+        "**Truncated** after 1,000 steps."
     ),
     failure_score=-100.0,
     observation_fields=(
@@ -171,7 +204,16 @@ WALKER2D = Profile(
     action_fields=torques(_WALKER_JOINTS),
     action_text="An array of six numbers, each the share of its motor's largest torque.",
     columns=(X_POSITION, FORWARD_SPEED, FORWARD, CONTROL, SURVIVE),
-    measures=(FELL, DISTANCE, SPEED, FORWARD_REWARD, CONTROL_REWARD, SURVIVE_REWARD, _FINAL_PITCH, _FINAL_HEIGHT),
+    measures=(
+        FELL,
+        DISTANCE,
+        SPEED,
+        FORWARD_REWARD,
+        CONTROL_REWARD,
+        SURVIVE_REWARD,
+        _FINAL_PITCH,
+        _FINAL_HEIGHT,
+    ),
     drawing=TRACKED,
 )
 
@@ -186,21 +228,26 @@ SWIMMER = Profile(
     env_id="Swimmer-v5",
     title="Swimmer",
     goal=(
-        "Three segments in a row float in a viscous fluid, seen from above. Two motors turn the joints between them. "
-        "Make it swim in the direction of positive x as fast as possible.\n\n"
-        "Each segment is 1 m long; a step lasts 0.04 s. Every Episode starts straight, the front towards positive x, "
-        "each position and velocity off by up to 0.1."
+        "Three segments in a row float in a viscous fluid, seen from above. Two motors turn the "
+        "joints between them. Make it swim in the direction of positive x as fast as possible.\n\n"
+        "Each segment is 1 m long; a step lasts 0.04 s. Every Episode starts straight, the front "
+        "towards positive x, each position and velocity off by up to 0.1."
     ),
     scoring=(
-        "Every step gives the reward `forward - control`: `forward` is the mean speed of the front segment along x in "
-        "this step in m/s, `control` is 0.0001 times the sum of the squared Actions. The score of an Episode is the "
-        "sum over its 1,000 steps. A Policy that fails in an Episode scores at most -400 in it, about what swimming "
-        "the wrong way at full speed would cost."
+        "Every step gives the reward `forward - control`: `forward` is the mean speed of the "
+        "front segment along x in this step in m/s, `control` is 0.0001 times the sum of the "
+        "squared Actions. The score of an Episode is the sum over its 1,000 steps. A Policy that "
+        "fails in an Episode scores at most -400 in it, about what swimming the wrong way at full "
+        "speed would cost."
     ),
     ending="Never terminated. **Truncated** after 1,000 steps.",
     failure_score=-400.0,
     observation_fields=(
-        Field("front_angle", "rad", meaning="Direction of the front segment: 0 along x, positive counter-clockwise."),
+        Field(
+            "front_angle",
+            "rad",
+            meaning="Direction of the front segment: 0 along x, positive counter-clockwise.",
+        ),
         *angles(_SWIMMER_JOINTS),
         Field("x_velocity", "m/s", meaning="Of the front segment along x."),
         Field("y_velocity", "m/s", meaning="Of the front segment along y."),
@@ -217,7 +264,13 @@ SWIMMER = Profile(
         SIDEWAYS,
         FORWARD_REWARD,
         CONTROL_REWARD,
-        Measure("final_front_angle", "rad", "Direction of the front segment at the end.", "front_angle", "last"),
+        Measure(
+            "final_front_angle",
+            "rad",
+            "Direction of the front segment at the end.",
+            "front_angle",
+            "last",
+        ),
     ),
     drawing=TRACKED,
 )

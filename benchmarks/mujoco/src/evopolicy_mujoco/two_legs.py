@@ -69,8 +69,14 @@ _INERTIA = ("xx", "yy", "zz", "xy", "xz", "yz")
 def _inertias() -> tuple[Field, ...]:
     fields: list[Field] = []
     for body in _BODIES:
-        fields += [Field(f"{body}_inertia_{a}", "kg m^2", meaning="About the body's centre of mass.") for a in _INERTIA]
-        fields += [Field(f"{body}_moment_{a}", "kg m", meaning="Mass times offset of its centre.") for a in "xyz"]
+        fields += [
+            Field(f"{body}_inertia_{a}", "kg m^2", meaning="About the body's centre of mass.")
+            for a in _INERTIA
+        ]
+        fields += [
+            Field(f"{body}_moment_{a}", "kg m", meaning="Mass times offset of its centre.")
+            for a in "xyz"
+        ]
         fields.append(Field(f"{body}_mass", "kg", meaning="Always the same."))
     return tuple(fields)
 
@@ -85,8 +91,16 @@ def _six(first: tuple[str, str], second: tuple[str, str], meaning: str) -> tuple
 
 
 _OBSERVATION = (
-    Field("torso_height", "m", meaning="Of the torso's centre above the ground; 1.4 when standing."),
-    Field("torso_w", "1", -1.0, 1.0, "Orientation as a unit quaternion: (1, 0, 0, 0) upright and facing along x."),
+    Field(
+        "torso_height", "m", meaning="Of the torso's centre above the ground; 1.4 when standing."
+    ),
+    Field(
+        "torso_w",
+        "1",
+        -1.0,
+        1.0,
+        "Orientation as a unit quaternion: (1, 0, 0, 0) upright and facing along x.",
+    ),
     Field("torso_x", "1", -1.0, 1.0, "Orientation, x part."),
     Field("torso_y", "1", -1.0, 1.0, "Orientation, y part."),
     Field("torso_z", "1", -1.0, 1.0, "Orientation, z part."),
@@ -94,21 +108,35 @@ _OBSERVATION = (
     Field("x_velocity", "m/s", meaning="Of the torso along x."),
     Field("y_velocity", "m/s", meaning="Of the torso along y."),
     Field("z_velocity", "m/s", meaning="Of the torso upward."),
-    *(Field(f"torso_{a}_rate", "rad/s", meaning=f"Turn about the torso's own {a} axis.") for a in "xyz"),
+    *(
+        Field(f"torso_{a}_rate", "rad/s", meaning=f"Turn about the torso's own {a} axis.")
+        for a in "xyz"
+    ),
     *velocities(_JOINTS),
     *_inertias(),
-    *_six(("turn", "rad/s"), ("speed", "m/s"), "Velocity of the part, taken at the centre of mass of the whole."),
-    *(Field(f"{j.name}_applied", "N m", meaning=f"Torque its motor applies to {j.name}_angle.") for j in _JOINTS),
-    *_six(("torque", "N m"), ("force", "N"), "Of contacts on the part, taken at the centre of mass of the whole."),
+    *_six(
+        ("turn", "rad/s"),
+        ("speed", "m/s"),
+        "Velocity of the part, taken at the centre of mass of the whole.",
+    ),
+    *(
+        Field(f"{j.name}_applied", "N m", meaning=f"Torque its motor applies to {j.name}_angle.")
+        for j in _JOINTS
+    ),
+    *_six(
+        ("torque", "N m"),
+        ("force", "N"),
+        "Of contacts on the part, taken at the centre of mass of the whole.",
+    ),
 )
 _OBSERVATION_TEXT = (
-    "The place on the ground is no part of the observation. After positions (22) and velocities (23) come, for each of "
-    "the thirteen parts, its inertia (10 numbers), its velocity (6), then the motors' torques (17) and the contact "
-    "torque and force on each part (6)."
+    "The place on the ground is no part of the observation. After positions (22) and velocities "
+    "(23) come, for each of the thirteen parts, its inertia (10 numbers), its velocity (6), then "
+    "the motors' torques (17) and the contact torque and force on each part (6)."
 )
 _ACTION_TEXT = (
-    "An array of seventeen numbers from -0.4 to 0.4, each times its motor's gear the torque. The bend of the waist "
-    "comes before its twist, unlike in the observation."
+    "An array of seventeen numbers from -0.4 to 0.4, each times its motor's gear the torque. The "
+    "bend of the waist comes before its twist, unlike in the observation."
 )
 
 HUMANOID = Profile(
@@ -117,25 +145,37 @@ HUMANOID = Profile(
     env_id="Humanoid-v5",
     title="Humanoid",
     goal=(
-        "A body with two legs and two arms stands on flat ground. Seventeen motors turn its joints. Make it walk or "
-        "run in the direction of positive x as fast as possible without falling.\n\n"
-        "It weighs 42 kg; a step lasts 0.015 s. Every Episode starts upright and facing along x, each position and "
-        "velocity off by up to 0.01."
+        "A body with two legs and two arms stands on flat ground. Seventeen motors turn its "
+        "joints. Make it walk or run in the direction of positive x as fast as possible without "
+        "falling.\n\n"
+        "It weighs 42 kg; a step lasts 0.015 s. Every Episode starts upright and facing along x, "
+        "each position and velocity off by up to 0.01."
     ),
     scoring=(
-        "Every step gives the reward `5 + forward - control - contact`, without the 5 in the step that terminates: "
-        "`forward` is 1.25 times the mean speed of the centre of mass along x over the step in m/s, `control` is 0.1 "
-        "times the sum of the squared Actions (0 to 0.27), `contact` is 0.0000005 times the sum of the squared contact "
-        "forces and torques, at most 10. The score of an Episode is the sum. A Policy that fails in an Episode scores "
-        "at most 0 in it, less than falling over at once."
+        "Every step gives the reward `5 + forward - control - contact`, without the 5 in the step "
+        "that terminates: `forward` is 1.25 times the mean speed of the centre of mass along x "
+        "over the step in m/s, `control` is 0.1 times the sum of the squared Actions (0 to 0.27), "
+        "`contact` is 0.0000005 times the sum of the squared contact forces and torques, at most "
+        "10. The score of an Episode is the sum. A Policy that fails in an Episode scores at most "
+        "0 in it, less than falling over at once."
     ),
-    ending="**Terminated** when the torso's height leaves 1.0 to 2.0 m. **Truncated** after 1,000 steps.",
+    ending="**Terminated** when the torso's height leaves 1.0 to 2.0 m. **Truncated** after 1,000 "
+    "steps.",
     failure_score=0.0,
     observation_fields=_OBSERVATION,
     observation_text=_OBSERVATION_TEXT,
     action_fields=torques(_MOTORS, 0.4),
     action_text=_ACTION_TEXT,
-    columns=(X_POSITION, Y_POSITION, FORWARD_SPEED, SIDEWAYS_SPEED, FORWARD, CONTROL, CONTACT, SURVIVE),
+    columns=(
+        X_POSITION,
+        Y_POSITION,
+        FORWARD_SPEED,
+        SIDEWAYS_SPEED,
+        FORWARD,
+        CONTROL,
+        CONTACT,
+        SURVIVE,
+    ),
     measures=(
         FELL,
         DISTANCE,
@@ -156,17 +196,18 @@ HUMANOID_STANDUP = Profile(
     env_id="HumanoidStandup-v5",
     title="HumanoidStandup",
     goal=(
-        "A body with two legs and two arms lies on its back on flat ground. Seventeen motors turn its joints. Make it "
-        "stand up soon and stay up.\n\n"
-        "It weighs 42 kg; a step lasts 0.015 s. Every Episode starts lying, each position and velocity off by up to "
-        "0.01."
+        "A body with two legs and two arms lies on its back on flat ground. Seventeen motors turn "
+        "its joints. Make it stand up soon and stay up.\n\n"
+        "It weighs 42 kg; a step lasts 0.015 s. Every Episode starts lying, each position and "
+        "velocity off by up to 0.01."
     ),
     scoring=(
-        "Every step gives the reward `up + 1 - control - impact`: `up` is the height of the torso in m divided by "
-        "0.003 (lying gives about 30, standing about 467), `control` is 0.1 times the sum of the squared Actions (0 to "
-        "0.27), `impact` is 0.0000005 times the sum of the squared contact forces and torques, at most 10. The score "
-        "of an Episode is the sum over its 1,000 steps. A Policy that fails in an Episode scores at most 0 in it, less "
-        "than lying still."
+        "Every step gives the reward `up + 1 - control - impact`: `up` is the height of the torso "
+        "in m divided by 0.003 (lying gives about 30, standing about 467), `control` is 0.1 times "
+        "the sum of the squared Actions (0 to 0.27), `impact` is 0.0000005 times the sum of the "
+        "squared contact forces and torques, at most 10. The score of an Episode is the sum over "
+        "its 1,000 steps. A Policy that fails in an Episode scores at most 0 in it, less than "
+        "lying still."
     ),
     ending="Never terminated. **Truncated** after 1,000 steps.",
     failure_score=0.0,

@@ -1,4 +1,5 @@
-"""A Gymnasium-Robotics task whose Environments share one compiled model and leave no file behind."""
+"""A Gymnasium-Robotics task whose Environments share one compiled model and leave no file
+behind."""
 
 from __future__ import annotations
 
@@ -14,14 +15,16 @@ from evopolicy_robotics.models import compiled_once
 
 
 class RoboticsBenchmark(GymnasiumBenchmark):
-    """Plain `gymnasium.make`, but each model is compiled once in a process; results are the same to the byte."""
+    """Plain `gymnasium.make`, but each model is compiled once in a process; results are the same to
+    the byte."""
 
     def open(self, **options: Any) -> Any:
         for module in self.profile.imports:
             _import_quietly(module)
         with compiled_once():
             env = super().open(**options)
-        # A maze writes its model to a file of its own for every Environment; once loaded, nobody reads it again.
+        # A maze writes its model to a file of its own for every Environment; once loaded, nobody
+        # reads it again.
         written = getattr(env.unwrapped, "tmp_xml_file_path", None)
         if written is not None:
             Path(written).unlink(missing_ok=True)
@@ -29,7 +32,8 @@ class RoboticsBenchmark(GymnasiumBenchmark):
 
 
 def _import_quietly(name: str) -> None:
-    """Import without the notice about other tasks that gymnasium-robotics prints on standard error."""
+    """Import without the notice about other tasks that gymnasium-robotics prints on standard
+    error."""
     if name not in sys.modules:
         with contextlib.redirect_stderr(io.StringIO()):
             importlib.import_module(name)

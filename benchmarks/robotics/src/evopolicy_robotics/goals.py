@@ -1,4 +1,5 @@
-"""What tasks with goals share: where the numbers of a structured observation are, distances, measures of success."""
+"""What tasks with goals share: where the numbers of a structured observation are, distances,
+measures of success."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ AXES = {"x": "along x", "y": "along y", "z": "upward"}
 
 
 def points(name: str, unit: str, meaning: str, axes: str = "xyz") -> tuple[Field, ...]:
-    return tuple(Field(f"{name}_{axis}", unit, meaning=f"{meaning}, {AXES[axis]}.") for axis in axes)
+    return tuple(
+        Field(f"{name}_{axis}", unit, meaning=f"{meaning}, {AXES[axis]}.") for axis in axes
+    )
 
 
 def goal_distance(observation: Any, _: Any) -> float:
@@ -56,7 +59,13 @@ def goal_measures(within: float) -> tuple[Measure, ...]:
         at_goal_at_end(within),
         steps_at_goal(within),
         first_step_at_goal(within),
-        Measure("final_goal_distance", "m", "Distance from the goal at the end.", "goal_distance", "last"),
+        Measure(
+            "final_goal_distance",
+            "m",
+            "Distance from the goal at the end.",
+            "goal_distance",
+            "last",
+        ),
         Measure("min_goal_distance", "m", "Nearest it came to the goal.", "goal_distance", "min"),
     )
 

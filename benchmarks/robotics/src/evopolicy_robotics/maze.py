@@ -29,9 +29,9 @@ POINT_MAZE_MEDIUM = Profile(
         "axis."
     ),
     scoring=(
-        "A step gives the reward 1 when it ends with the ball at most 0.45 m from the goal, else 0. The score of an "
-        "Episode is their sum: the number of its 600 steps that ended at the goal. A Policy that fails in an Episode "
-        "scores 0 in it."
+        "A step gives the reward 1 when it ends with the ball at most 0.45 m from the goal, else "
+        "0. The score of an Episode is their sum: the number of its 600 steps that ended at the "
+        "goal. A Policy that fails in an Episode scores 0 in it."
     ),
     ending="Never terminated: reaching the goal does not end it. **Truncated** after 600 steps.",
     failure_score=0.0,
@@ -42,8 +42,8 @@ POINT_MAZE_MEDIUM = Profile(
         *points("velocity", "m/s", "Of the ball", "xy"),
     ),
     observation_text=(
-        "A dict of three arrays: `achieved_goal` (the fields achieved_x, achieved_y), `desired_goal` (desired_x, "
-        "desired_y) and `observation` (ball_x to velocity_y)."
+        "A dict of three arrays: `achieved_goal` (the fields achieved_x, achieved_y), "
+        "`desired_goal` (desired_x, desired_y) and `observation` (ball_x to velocity_y)."
     ),
     action_fields=(
         Field("force_x", "100 N", -1, 1, "Force on the ball along x."),

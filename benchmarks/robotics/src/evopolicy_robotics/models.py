@@ -1,9 +1,8 @@
 """Compiled MuJoCo models, kept for the Environments to come.
 
-Every Episode has a fresh Environment, and much of the cost of making one is reading meshes, building hulls and drawing
-textures. An Environment writes into its model (welds, sites), so that each is given a copy of the untouched one: a copy
-of memory, bit by bit what compiling gives.
-"""
+Every Episode has a fresh Environment, and much of the cost of making one is reading meshes,
+building hulls and drawing textures. An Environment writes into its model (welds, sites), so that
+each is given a copy of the untouched one: a copy of memory, bit by bit what compiling gives."""
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ _models: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
 def compiled_once() -> Iterator[None]:
     """While it lasts, `mujoco.MjModel.from_xml_path` compiles a file it knows no second time.
 
-    A file is known by its folder, which its meshes are looked for from, and its content: mazes come under a new name
-    every time. Paths with assets of their own are compiled as ever.
-    """
+    A file is known by its folder, which its meshes are looked for from, and its content: mazes come
+    under a new name every time. Paths with assets of their own are compiled as ever."""
     import mujoco
 
     model_class: Any = mujoco.MjModel

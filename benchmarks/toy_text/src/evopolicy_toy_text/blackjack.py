@@ -46,37 +46,58 @@ BLACKJACK = Profile(
     env_id="Blackjack-v1",
     title="Blackjack",
     goal=(
-        "Win rounds of Blackjack against a dealer: end with a hand that counts more than the dealer's and not more "
-        "than 21. An Episode is one round.\n\n"
-        "Two cards are dealt to the player and two to the dealer, one of the dealer's face up. As long as the player "
-        "hits, it is dealt one more card; when it sticks, the dealer uncovers the other card and draws until its hand "
-        "counts 17 or more. Number cards count their number, jack, queen and king 10, an ace 11 where the hand does "
-        "not exceed 21 by it (a usable ace), else 1. Cards are drawn from an endless deck: ace to 9 come with "
+        "Win rounds of Blackjack against a dealer: end with a hand that counts more than the "
+        "dealer's and not more than 21. An Episode is one round.\n\n"
+        "Two cards are dealt to the player and two to the dealer, one of the dealer's face up. As "
+        "long as the player hits, it is dealt one more card; when it sticks, the dealer uncovers "
+        "the other card and draws until its hand counts 17 or more. Number cards count their "
+        "number, jack, queen and king 10, an ace 11 where the hand does not exceed 21 by it (a "
+        "usable ace), else 1. Cards are drawn from an endless deck: ace to 9 come with "
         "probability 1/13 each, a card of 10 with 4/13, whatever was drawn before."
     ),
     scoring=(
-        "A round gives 1 for a win, 0 for a draw, -1 for a loss, and that is the Episode's score. A hand above 21 "
-        "loses at once; a dealer's hand above 21 loses against any other. Otherwise the higher hand wins, and equal "
-        "ones draw. A player who sticks with an ace and a 10 as dealt (a natural) wins unless the dealer has a natural "
-        "too. A Policy that fails in a round scores -1 in it, as much as one that loses it."
+        "A round gives 1 for a win, 0 for a draw, -1 for a loss, and that is the Episode's score. "
+        "A hand above 21 loses at once; a dealer's hand above 21 loses against any other. "
+        "Otherwise the higher hand wins, and equal ones draw. A player who sticks with an ace and "
+        "a 10 as dealt (a natural) wins unless the dealer has a natural too. A Policy that fails "
+        "in a round scores -1 in it, as much as one that loses it."
     ),
-    ending="**Terminated** when the player sticks or its hand exceeds 21. Never truncated: no hand takes 21 hits.",
+    ending="**Terminated** when the player sticks or its hand exceeds 21. Never truncated: no "
+    "hand takes 21 hits.",
     failure_score=-1.0,
     observation_fields=(
-        Field("player_sum", "", 0, 31, "What the player's hand counts, its usable ace included; 4 to 21 in play."),
+        Field(
+            "player_sum",
+            "",
+            0,
+            31,
+            "What the player's hand counts, its usable ace included; 4 to 21 in play.",
+        ),
         Field("dealer_card", "", 1, 10, "The dealer's open card, 1 for an ace."),
         Field("usable_ace", "", 0, 1, "1 where the hand has an ace that counts 11."),
     ),
     observation_text="A tuple of three integers.",
     action_fields=(Field("decision", "", 0, 1, "0 stick, 1 hit."),),
     measures=(
-        _measure("result", "", "'win', 'draw', 'loss' (by the dealer's hand), 'bust' (by the player's own), 'open'."),
-        _measure("player_hand", "", "The player's cards in the order they were dealt, A for an ace."),
+        _measure(
+            "result",
+            "",
+            "'win', 'draw', 'loss' (by the dealer's hand), 'bust' (by the player's own), 'open'.",
+        ),
+        _measure(
+            "player_hand", "", "The player's cards in the order they were dealt, A for an ace."
+        ),
         _measure("decisions", "", "What the player did, in order: hit or stick."),
         _measure("player_sum_at_end", "", "What the player's hand counts at the end."),
         _measure("natural", "", "Whether an ace and a 10 were dealt at the start."),
-        _measure("dealer_hand", "", "The dealer's cards; the open one alone where the player never stuck."),
-        _measure("dealer_sum", "", "What the dealer's hand counts; none where the player never stuck."),
+        _measure(
+            "dealer_hand",
+            "",
+            "The dealer's cards; the open one alone where the player never stuck.",
+        ),
+        _measure(
+            "dealer_sum", "", "What the dealer's hand counts; none where the player never stuck."
+        ),
     ),
     max_steps=21,
 )
@@ -120,7 +141,8 @@ class BlackjackBenchmark(GymnasiumBenchmark):
         return BlackjackEnvironment(env, self, episode)
 
     def summarize(self, outcomes: Sequence[Outcome]) -> Mapping[str, Value]:
-        """Rounds by result; the mean score by the dealer's open card and by what the player stuck at."""
+        """Rounds by result; the mean score by the dealer's open card and by what the player stuck
+        at."""
         if not outcomes:
             return {"rounds": 0}
         played = [outcome for outcome in outcomes if outcome.ending != "failed"]
@@ -130,8 +152,12 @@ class BlackjackBenchmark(GymnasiumBenchmark):
             "rounds": len(outcomes),
             "results": {name: results[name] for name in ("win", "draw", "loss", "bust")},
             "naturals": sum(bool(outcome.measures.get("natural")) for outcome in played),
-            "hits_per_round": statistics.fmean(_hits(outcome) for outcome in played) if played else None,
-            "by_dealer_card": _by(played, lambda o: str(o.measures.get("dealer_hand", "")).partition(" ")[0]),
+            "hits_per_round": statistics.fmean(_hits(outcome) for outcome in played)
+            if played
+            else None,
+            "by_dealer_card": _by(
+                played, lambda o: str(o.measures.get("dealer_hand", "")).partition(" ")[0]
+            ),
             "by_sum_stuck_at": _by(stuck, lambda o: str(o.measures["player_sum_at_end"])),
             "failures": dict(failure_counts(outcomes)),
         }
@@ -142,13 +168,20 @@ class BlackjackBenchmark(GymnasiumBenchmark):
         if not rows:
             return []
         text = io.StringIO()
-        writer = csv.DictWriter(text, ["round", "score", *(f.name for f in self.spec.measures)], lineterminator="\n")
+        writer = csv.DictWriter(
+            text, ["round", "score", *(f.name for f in self.spec.measures)], lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(rows)
         table, about = folder / "rounds.csv", folder / "rounds.json"
         table.write_text(text.getvalue(), encoding="utf-8")
-        columns = [Field("round", meaning="Index of the Episode."), Field("score", meaning="1, 0 or -1.")]
-        explained = [{"name": f.name, "meaning": f.meaning} for f in (*columns, *self.spec.measures)]
+        columns = [
+            Field("round", meaning="Index of the Episode."),
+            Field("score", meaning="1, 0 or -1."),
+        ]
+        explained = [
+            {"name": f.name, "meaning": f.meaning} for f in (*columns, *self.spec.measures)
+        ]
         about.write_text(json.dumps({"columns": explained}, indent=1) + "\n", encoding="utf-8")
         return [
             Artifact("rounds.csv", table, "text/csv"),
@@ -159,7 +192,10 @@ class BlackjackBenchmark(GymnasiumBenchmark):
 def _row(outcome: Outcome) -> dict[str, Value]:
     if outcome.ending == "failed":
         return {"round": outcome.index, **outcome.measures, "score": "", "result": "failed"}
-    cells = {name: int(value) if isinstance(value, bool) else value for name, value in outcome.measures.items()}
+    cells = {
+        name: int(value) if isinstance(value, bool) else value
+        for name, value in outcome.measures.items()
+    }
     return {"round": outcome.index, "score": int(outcome.episode_return), **cells}
 
 
@@ -169,7 +205,10 @@ def _by(outcomes: Sequence[Outcome], group: Callable[[Outcome], str]) -> dict[st
     for outcome in outcomes:
         groups.setdefault(group(outcome), []).append(outcome.episode_return)
     ordered = sorted(groups.items(), key=lambda item: int(item[0]) if item[0].isdigit() else 0)
-    return {name: {"rounds": len(scores), "mean_score": statistics.fmean(scores)} for name, scores in ordered}
+    return {
+        name: {"rounds": len(scores), "mean_score": statistics.fmean(scores)}
+        for name, scores in ordered
+    }
 
 
 def _hits(outcome: Outcome) -> int:

@@ -1,4 +1,5 @@
-"""Asks a model by the Chat Completions protocol: one request, its answer streamed or whole, and what errors mean."""
+"""Asks a model by the Chat Completions protocol: one request, its answer streamed or whole, and
+what errors mean."""
 
 from __future__ import annotations
 
@@ -31,7 +32,13 @@ class Failure(Exception):
     """A request that gave no answer. The text is the server's own reason, as far as it gave one."""
 
     def __init__(
-        self, kind: str, text: str, *, status: int | None = None, retry: bool = False, after: float | None = None
+        self,
+        kind: str,
+        text: str,
+        *,
+        status: int | None = None,
+        retry: bool = False,
+        after: float | None = None,
     ) -> None:
         super().__init__(text)
         self.kind = kind
@@ -116,9 +123,18 @@ class Answer:
         function = piece.get("function")
         function = function if isinstance(function, dict) else {}
         name, given, index = _text(function.get("name")), _text(piece.get("id")), piece.get("index")
-        call = self._indexed.get(index) if type(index) is int else self.calls[-1] if self.calls else None
-        # Servers that do not count their calls, or call each of them 0, give every one an id or a name.
-        another = call is not None and (call.id not in ("", given) if given else bool(index is None and name))
+        call = (
+            self._indexed.get(index)
+            if type(index) is int
+            else self.calls[-1]
+            if self.calls
+            else None
+        )
+        # Servers that do not count their calls, or call each of them 0, give every one an id or a
+        # name.
+        another = call is not None and (
+            call.id not in ("", given) if given else bool(index is None and name)
+        )
         if call is None or another:
             call = Call()
             self.calls.append(call)
@@ -129,7 +145,9 @@ class Answer:
 
     def size(self) -> int:
         """Characters so far."""
-        return len(self.text) + len(self.reasoning) + sum(len(call.arguments) for call in self.calls)
+        return (
+            len(self.text) + len(self.reasoning) + sum(len(call.arguments) for call in self.calls)
+        )
 
 
 def _text(value: Any) -> str:
@@ -150,7 +168,9 @@ def ask(server: Server, body: Mapping[str, Any], say: Say) -> Answer:
         try:
             return ask_once(server, body, say)
         except Failure as failure:
-            wanted = failure.after if failure.after is not None else server.retry_seconds * 2**attempt
+            wanted = (
+                failure.after if failure.after is not None else server.retry_seconds * 2**attempt
+            )
             longer = failure.after is not None and wanted > MAX_RETRY_AFTER_SECONDS
             if not failure.retry or attempt == server.retries or longer:
                 raise
@@ -216,7 +236,9 @@ def _read_whole(response: http.client.HTTPResponse, answer: Answer) -> None:
     try:
         event = json.loads(data)
     except (ValueError, RecursionError):
-        raise Failure("network", "connection: the answer is not JSON, or was cut off", retry=True) from None
+        raise Failure(
+            "network", "connection: the answer is not JSON, or was cut off", retry=True
+        ) from None
     if not isinstance(event, dict) or not (event.get("choices") or event.get("error")):
         raise Failure("other", f"the answer has no choices: {data[:300]!r}")
     answer.feed(event)
@@ -232,7 +254,9 @@ def _read_stream(response: http.client.HTTPResponse, answer: Answer, say: Say) -
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
-            raise Failure("network", f"stream error: an event is not JSON: {data[:200]!r}", retry=True) from None
+            raise Failure(
+                "network", f"stream error: an event is not JSON: {data[:200]!r}", retry=True
+            ) from None
         if isinstance(event, dict):
             answer.feed(event)
         if time.monotonic() - printed > PROGRESS_SECONDS:
@@ -284,7 +308,9 @@ def _meaning(status: int | None, words: str, code: str) -> tuple[str, bool]:
     if status == 408:
         return "network", True
     if status is None or status >= 500:
-        return ("network" if code in ("provider_unreachable", "provider_silent") else "overload"), status != 501
+        return (
+            "network" if code in ("provider_unreachable", "provider_silent") else "overload"
+        ), status != 501
     if re.search("content.?(policy|filter)", words, re.IGNORECASE):
         return "refusal", False
     return "other", False

@@ -1,4 +1,5 @@
-"""What was said so far: kept in a file, so that another process can go on, and made smaller when it grows too long."""
+"""What was said so far: kept in a file, so that another process can go on, and made smaller when it
+grows too long."""
 
 from __future__ import annotations
 
@@ -25,10 +26,9 @@ _FENCE_END = re.compile(r"^[ \t]*```", re.MULTILINE)
 class History:
     """Messages in order, each as an object: `role`, `text`, and what the role needs.
 
-    An `assistant` has `calls` (id, name, arguments as written) and, where given, `reasoning` with its
-    `reasoning_key`; a `tool` has the `id` of its call, its `name` and, once made smaller, how many characters of it
-    are `kept` and `dropped`.
-    """
+    An `assistant` has `calls` (id, name, arguments as written) and, where given, `reasoning` with
+    its `reasoning_key`; a `tool` has the `id` of its call, its `name` and, once made smaller, how
+    many characters of it are `kept` and `dropped`."""
 
     path: Path
     native: bool
@@ -79,10 +79,11 @@ class History:
         places = [place for place, entry in enumerate(self.entries) if entry["role"] == "assistant"]
         return places[-1] if places else len(self.entries)
 
-    # --- as the server wants it --------------------------------------------------------------------------------
+    # --- as the server wants it -------------------------------------------------------------------
 
     def messages(self) -> list[dict[str, Any]]:
-        """The protocol's messages. In text form users and the model take turns, as strict templates demand."""
+        """The protocol's messages. In text form users and the model take turns, as strict templates
+        demand."""
         rendered: list[dict[str, Any]] = []
         for entry in self.entries:
             message = self._message(entry)
@@ -98,7 +99,10 @@ class History:
         if role == "tool":
             if self.native:
                 return {"role": "tool", "tool_call_id": entry["id"], "content": text}
-            return {"role": "user", "content": f"Result of {entry['name'] or 'your tool block'}:\n{text}"}
+            return {
+                "role": "user",
+                "content": f"Result of {entry['name'] or 'your tool block'}:\n{text}",
+            }
         message: dict[str, Any] = {"role": role, "content": text}
         if role == "assistant" and self.return_reasoning and entry.get("reasoning_key"):
             message[entry["reasoning_key"]] = entry["reasoning"]
@@ -109,7 +113,7 @@ class History:
             message["content"] = text or "(nothing)"
         return message
 
-    # --- its size ----------------------------------------------------------------------------------------------
+    # --- its size ---------------------------------------------------------------------------------
 
     def characters(self) -> int:
         return len(json.dumps(self.messages(), ensure_ascii=False))
@@ -143,12 +147,15 @@ class History:
 
     def _write(self) -> None:
         new = self.path.with_suffix(".new")
-        new.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+        new.write_text(
+            "".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8"
+        )
         new.replace(self.path)
 
 
 def _cut(entry: dict[str, Any], kept: int) -> int:
-    """Cut a tool's output to its head; how many characters went. One that was cut before may be cut again."""
+    """Cut a tool's output to its head; how many characters went. One that was cut before may be cut
+    again."""
     whole = int(entry.get("kept", len(entry["text"])))
     if entry["role"] != "tool" or whole <= kept + 100:
         return 0
@@ -161,7 +168,8 @@ def _cut(entry: dict[str, Any], kept: int) -> int:
 def _native_call(call: Mapping[str, str]) -> dict[str, Any]:
     arguments, name = call["arguments"], re.sub(r"[^a-zA-Z0-9_-]", "_", call["name"])[:64]
     if isinstance(parsed(arguments), str):
-        # Servers take a conversation apart again: one that holds no JSON here would be refused for ever.
+        # Servers take a conversation apart again: one that holds no JSON here would be refused for
+        # ever.
         arguments = json.dumps({"malformed": arguments[:2000]})
     return {
         "id": call["id"],
@@ -175,7 +183,9 @@ def parsed(arguments: str) -> dict[str, Any] | str:
     if not arguments.strip():
         return {}
     try:
-        value = json.loads(arguments, strict=False)  # small models write line ends into texts as they are
+        value = json.loads(
+            arguments, strict=False
+        )  # small models write line ends into texts as they are
     except (ValueError, RecursionError) as error:
         return f"the arguments are not valid JSON: {error}"
     if not isinstance(value, dict):
@@ -192,7 +202,8 @@ def split_thoughts(answer: Answer) -> None:
 
 
 def fenced_calls(text: str) -> list[Call]:
-    """The ```tool blocks of `text`, as calls without ids. One that cannot be read has no name and its text."""
+    """The ```tool blocks of `text`, as calls without ids. One that cannot be read has no name and
+    its text."""
     calls: list[Call] = []
     place = 0
     while found := _FENCE.search(text, place):
@@ -217,6 +228,8 @@ def _fenced_call(value: Any) -> Call:
         return Call("", "", json.dumps(value))
     rest = dict(value)
     name = rest.pop("name", None) or rest.pop("tool", None)
-    arguments = next((rest[key] for key in ("arguments", "parameters", "args") if key in rest), rest)
+    arguments = next(
+        (rest[key] for key in ("arguments", "parameters", "args") if key in rest), rest
+    )
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return Call("", name if isinstance(name, str) else "", written)

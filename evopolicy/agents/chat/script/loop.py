@@ -1,8 +1,8 @@
-"""A tool loop over a Chat Completions server: asks the model, does what it calls for, until the Session is over.
+"""A tool loop over a Chat Completions server: asks the model, does what it calls for, until the
+Session is over.
 
-Prints one JSON object a line: `start`, `message`, `tool_call`, `tool_result`, `reminder`, `retry`, `compaction`,
-`progress`, and at the end `done` or `error` with the totals.
-"""
+Prints one JSON object a line: `start`, `message`, `tool_call`, `tool_result`, `reminder`, `retry`,
+`compaction`, `progress`, and at the end `done` or `error` with the totals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ _REMINDER = """\
 You called no tool. Go on by calling one, or call finish if you are done. If you call none again, your work ends."""
 _TEXT_REMINDER = ' A call looks like this:\n\n```tool\n{"name": "status", "arguments": {}}\n```'
 _CUT = " Your message was cut off at its length limit: write less at once."
-_INTERRUPTED = "Interrupted before it gave a result. Look at what stands (status, your files) before you do it again."
+_INTERRUPTED = (
+    "Interrupted before it gave a result. Look at what stands (status, your files) "
+    "before you do it again."
+)
 
 
 def say(event: str, /, **more: Any) -> None:
@@ -101,7 +104,10 @@ class Chat:
         )  # fmt: skip
         calls = answer.calls if self.history.native else fenced_calls(answer.text)
         if not calls and (answer.refusal or answer.finish == "content_filter"):
-            raise Failure("refusal", answer.refusal or "the answer was held back by the provider's content filter")
+            raise Failure(
+                "refusal",
+                answer.refusal or "the answer was held back by the provider's content filter",
+            )
         known = self.history.ids()
         for call in calls:
             call.id = _unique(call.id or "call", known)
@@ -171,7 +177,12 @@ class Chat:
     def _use(self, call: Call) -> Result:
         arguments = parsed(call.arguments)
         wrong = isinstance(arguments, str)
-        say("tool_call", id=call.id, name=call.name, arguments={"input": call.arguments} if wrong else arguments)
+        say(
+            "tool_call",
+            id=call.id,
+            name=call.name,
+            arguments={"input": call.arguments} if wrong else arguments,
+        )
         began = time.monotonic()
         if isinstance(arguments, str):
             what = call.name or "Your tool block cannot be read"
@@ -192,7 +203,9 @@ class Chat:
         self.history.append("tool", result.text, id=call.id, name=call.name)
 
     def _remind(self) -> None:
-        text = _REMINDER + ("" if self.history.native else _TEXT_REMINDER) + (_CUT if self.cut else "")
+        text = (
+            _REMINDER + ("" if self.history.native else _TEXT_REMINDER) + (_CUT if self.cut else "")
+        )
         say("reminder", text=text)
         self.history.append("user", text)
 
@@ -216,10 +229,14 @@ def _begin(payload: Mapping[str, Any], prompt: str) -> tuple[Chat, bool]:
     """The loop as the options file says, and whether it goes on with an earlier conversation."""
     options, variable = payload["options"], payload["key_variable"]
     native = options["tool_form"] == "native"
-    session_id = payload["session_id"] if re.fullmatch("[0-9a-f]{32}", payload["session_id"]) else ""
+    session_id = (
+        payload["session_id"] if re.fullmatch("[0-9a-f]{32}", payload["session_id"]) else ""
+    )
     folder = Path.home() / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    history = History(folder / f"{session_id or uuid.uuid4().hex}.jsonl", native, options["return_reasoning"])
+    history = History(
+        folder / f"{session_id or uuid.uuid4().hex}.jsonl", native, options["return_reasoning"]
+    )
     loaded = bool(session_id) and history.load()
     server = Server(
         payload["url"], os.environ.get(variable, ""), options["request_seconds"], options["retries"],
@@ -239,10 +256,15 @@ def _begin(payload: Mapping[str, Any], prompt: str) -> tuple[Chat, bool]:
 
 
 def run(path: str) -> None:
-    """Work as the file `path` says, with the prompt from standard input, and exit: 0 when done, 1 when it could not."""
+    """Work as the file `path` says, with the prompt from standard input, and exit: 0 when done, 1
+    when it could not."""
     payload = json.loads(Path(path).read_text(encoding="utf-8"))
     chat, loaded = _begin(payload, sys.stdin.read())
-    opening = [] if loaded else [{"role": entry["role"], "text": entry["text"]} for entry in chat.history.entries]
+    opening = (
+        []
+        if loaded
+        else [{"role": entry["role"], "text": entry["text"]} for entry in chat.history.entries]
+    )
     say(
         "start", session_id=chat.history.path.stem, model=chat.model, tool_form=chat.options["tool_form"],
         continued=loaded, messages=opening,
@@ -262,5 +284,13 @@ def run(path: str) -> None:
 
 
 def _totals(chat: Chat) -> dict[str, int]:
-    names = ("requests", "turns", "tool_calls", "prompt_tokens", "completion_tokens", "model_ms", "tool_ms")
+    names = (
+        "requests",
+        "turns",
+        "tool_calls",
+        "prompt_tokens",
+        "completion_tokens",
+        "model_ms",
+        "tool_ms",
+    )
     return {name: chat.totals[name] for name in names}

@@ -19,16 +19,21 @@ class Tool:
     required: tuple[str, ...] = ()
 
 
-_FOLDER = ("string", "The Program's folder, relative to the workspace; `program` unless you say otherwise.")
+_FOLDER = (
+    "string",
+    "The Program's folder, relative to the workspace; `program` unless you say otherwise.",
+)
 TOOLS: dict[str, Tool] = {
     "shell": Tool(
-        "Run a command by the shell, in the workspace. Standard output and error come back together, the middle of a"
-        " long output is left out. Everything the command started is ended with it.",
+        "Run a command by the shell, in the workspace. Standard output and error come back "
+        "together, the middle of a long output is left out. Everything the command started is "
+        "ended with it.",
         {
             "command": ("string", "The command."),
             "seconds": (
                 "integer",
-                "Time after which it is killed, at most {shell_seconds}, which is also the default.",
+                "Time after which it is killed, at most {shell_seconds}, which is also the "
+                "default.",
             ),
         },
         ("command",),
@@ -43,8 +48,8 @@ TOOLS: dict[str, Tool] = {
         ("path",),
     ),
     "edit": Tool(
-        "Change a file: replace `old`, which has to be in it exactly once, by `new`; or give `content` to write the"
-        " whole file.",
+        "Change a file: replace `old`, which has to be in it exactly once, by `new`; or give "
+        "`content` to write the whole file.",
         {
             "path": ("string", "Relative to the workspace, or absolute."),
             "old": ("string", "The exact text to replace, with its spaces and line ends."),
@@ -54,10 +59,17 @@ TOOLS: dict[str, Tool] = {
         ("path",),
     ),
     "status": Tool("What is left of the budget, and every Submission so far. Costs nothing.", {}),
-    "check": Tool("Load the Program and try it on sampled observations. Costs no Episode.", {"folder": _FOLDER}),
+    "check": Tool(
+        "Load the Program and try it on sampled observations. Costs no Episode.",
+        {"folder": _FOLDER},
+    ),
     "submit": Tool(
-        "Measure the Program on Episodes you choose and wait for its Feedback. Each Episode costs one unit.",
-        {"episodes": ("string", "Pool indices: `0:8` is 0 to 7, `0:8,12` has 12 too."), "folder": _FOLDER},
+        "Measure the Program on Episodes you choose and wait for its Feedback. Each Episode costs "
+        "one unit.",
+        {
+            "episodes": ("string", "Pool indices: `0:8` is 0 to 7, `0:8,12` has 12 too."),
+            "folder": _FOLDER,
+        },
         ("episodes",),
     ),
     "wait": Tool("Wait for a Submission that still runs.", {}),
@@ -85,7 +97,8 @@ def schemas(shell_seconds: float) -> list[dict[str, Any]]:
             "parameters": {
                 "type": "object",
                 "properties": {
-                    key: _schema(kind, about, shell_seconds) for key, (kind, about) in tool.parameters.items()
+                    key: _schema(kind, about, shell_seconds)
+                    for key, (kind, about) in tool.parameters.items()
                 },
                 "required": list(tool.required),
             },
@@ -110,12 +123,15 @@ def described(shell_seconds: float) -> str:
         for key, (kind, about) in tool.parameters.items():
             needed = "" if key in tool.required else ", may be left out"
             about = about.replace("{shell_seconds}", f"{shell_seconds:g}")
-            lines.append(f"    {key} ({'list of integers' if kind == 'integers' else kind}{needed}): {about}")
+            lines.append(
+                f"    {key} ({'list of integers' if kind == 'integers' else kind}{needed}): {about}"
+            )
     return "\n".join(lines)
 
 
 def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """`arguments` as the tool takes them. Raises Mistaken for an unknown tool, or a missing, unknown or wrong one."""
+    """`arguments` as the tool takes them. Raises Mistaken for an unknown tool, or a missing,
+    unknown or wrong one."""
     tool = TOOLS.get(name)
     if tool is None:
         near = difflib.get_close_matches(name, TOOLS, n=1)
@@ -128,7 +144,9 @@ def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for key, value in arguments.items():
         if key not in tool.parameters:
-            raise Mistaken(f"{name}: there is no argument '{key[:80]}'. Its arguments are: {takes}.")
+            raise Mistaken(
+                f"{name}: there is no argument '{key[:80]}'. Its arguments are: {takes}."
+            )
         if value is not None:
             known[key] = _typed(name, key, tool.parameters[key][0], value)
     return known
@@ -137,10 +155,14 @@ def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _typed(name: str, key: str, kind: str, value: Any) -> Any:
     """`value` as `kind`, from any plain way to write it."""
     if kind == "integers":
-        items = value if isinstance(value, list) else str(value).replace(",", " ").strip("[] ").split()
+        items = (
+            value if isinstance(value, list) else str(value).replace(",", " ").strip("[] ").split()
+        )
         return [_typed(name, key, "integer", item) for item in items]
     if kind == "integer":
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+        whole = (
+            isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+        )
         if not whole and not (isinstance(value, str) and value.strip().lstrip("-").isdecimal()):
             raise Mistaken(f"{name}: '{key}' has to be an integer, found {json.dumps(value)[:80]}.")
         return int(value)

@@ -1,4 +1,5 @@
-"""The tools a chat model works with: a shell, reading and editing files, and the session command."""
+"""The tools a chat model works with: a shell, reading and editing files, and the session
+command."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from typing import Any
 from .schema import Mistaken, checked
 
 LINGER_SECONDS = 0.2
-"""How long output is still taken once a command has ended, while something it left behind holds the pipe."""
+"""How long output is still taken once a command has ended, while something it left behind holds the
+pipe."""
 SESSION_VERBS = ("status", "check", "submit", "wait", "feedback", "finish")
 
 
@@ -85,17 +87,20 @@ class Toolbox:
                 return self._session(name, known)
             if name == "shell":
                 return self._shell(
-                    known["command"], min(self.shell_seconds, known.get("seconds") or self.shell_seconds)
+                    known["command"],
+                    min(self.shell_seconds, known.get("seconds") or self.shell_seconds),
                 )
             if name == "read":
-                return Result(self._read(known["path"], known.get("first_line"), known.get("last_line")))
+                return Result(
+                    self._read(known["path"], known.get("first_line"), known.get("last_line"))
+                )
             return Result(self._edit(**known))
         except Mistaken as error:
             return Result(bounded(str(error), self.output_bytes), failed=True)
         except (OSError, ValueError) as error:
             return Result(bounded(f"{name}: {error}", self.output_bytes), failed=True)
 
-    # --- shell -------------------------------------------------------------------------------------------------
+    # --- shell ------------------------------------------------------------------------------------
 
     def _shell(self, command: str, seconds: float) -> Result:
         if seconds <= 0:
@@ -124,7 +129,7 @@ class Toolbox:
         gap = "\n" if text and not text.endswith("\n") else ""
         return Result(text + gap + end, failed=not in_time or process.returncode != 0, closed=over)
 
-    # --- files -------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def _read(self, path: str, first: int | None, last: int | None) -> str:
         file = self.workspace / path
@@ -156,7 +161,9 @@ class Toolbox:
         gap = "" if text.endswith("\n") else "\n"
         return text if whole else f"{text}{gap}[lines {first} to {shown} of {number}{more}]"
 
-    def _edit(self, path: str, old: str | None = None, new: str | None = None, content: str | None = None) -> str:
+    def _edit(
+        self, path: str, old: str | None = None, new: str | None = None, content: str | None = None
+    ) -> str:
         file = self.workspace / path
         if content is not None:
             if old is not None or new is not None:
@@ -166,7 +173,10 @@ class Toolbox:
             file.write_bytes(data)
             return f"Wrote {path}: {len(data)} bytes."
         if not old or new is None:
-            raise Mistaken("edit: `old` (not empty) with `new` is needed, or `content` alone for the whole file.")
+            raise Mistaken(
+                "edit: `old` (not empty) with `new` is needed, or `content` alone for the whole "
+                "file."
+            )
         if not stat.S_ISREG(file.stat().st_mode):
             raise Mistaken(f"edit: '{path}' is not a regular file.")
         try:
@@ -175,13 +185,19 @@ class Toolbox:
             raise Mistaken(f"edit: '{path}' is not UTF-8 text.") from None
         found = text.count(old)
         if found != 1:
-            what = "is not in the file; read it and copy the text exactly" if not found else f"is in it {found} times"
-            raise Mistaken(f"edit: `old` {what}{'' if not found else '; take more of the text around it'}.")
+            what = (
+                "is not in the file; read it and copy the text exactly"
+                if not found
+                else f"is in it {found} times"
+            )
+            raise Mistaken(
+                f"edit: `old` {what}{'' if not found else '; take more of the text around it'}."
+            )
         place = text.index(old)
         file.write_bytes((text[:place] + new + text[place + len(old) :]).encode())
         return f"Replaced it in {path}, at line {text.count(chr(10), 0, place) + 1}."
 
-    # --- session -----------------------------------------------------------------------------------------------
+    # --- session ----------------------------------------------------------------------------------
 
     def _session(self, verb: str, given: Mapping[str, Any]) -> Result:
         argv = [verb]
@@ -195,11 +211,16 @@ class Toolbox:
             argv += [str(number) for number in given.get("submissions", ())]
         code, answer, stderr = self._call(argv)
         pause = 0.0
-        while verb in ("submit", "wait") and (answer.get("submission") or {}).get("status") == "running":
+        while (
+            verb in ("submit", "wait")
+            and (answer.get("submission") or {}).get("status") == "running"
+        ):
             time.sleep(pause)
             pause = min(0.5, pause + 0.05)  # a Host that answers at once is not asked without end
             code, answer, stderr = self._call(["wait"])
-        submission = (answer.get("submission") or {}).get("id") if verb == "submit" and not code else None
+        submission = (
+            (answer.get("submission") or {}).get("id") if verb == "submit" and not code else None
+        )
         return Result(
             bounded(stderr, self.output_bytes),
             failed=code != 0,
@@ -218,7 +239,10 @@ class Toolbox:
         except ValueError:
             answer = None
         if done.returncode or not isinstance(answer, dict):
-            stderr = done.stderr.strip() or f"evopolicy-session {argv[0]} ended with exit code {done.returncode}."
+            stderr = (
+                done.stderr.strip()
+                or f"evopolicy-session {argv[0]} ended with exit code {done.returncode}."
+            )
             return done.returncode or 1, {}, stderr
         return 0, answer, done.stdout.strip()
 
@@ -227,7 +251,9 @@ class Toolbox:
         return bool(self._call(["status"])[1].get("state") == "finished")
 
 
-def _followed(process: subprocess.Popen[bytes], pipe: int, output: HeadTail, deadline: float) -> bool:
+def _followed(
+    process: subprocess.Popen[bytes], pipe: int, output: HeadTail, deadline: float
+) -> bool:
     """Take a command's output until it ends; False where the deadline came first."""
     ended: float | None = None
     while (now := time.monotonic()) < deadline:

@@ -1,4 +1,5 @@
-"""Traces the middle of the road upward through the picture and pursues a point on it, slower before bends."""
+"""Traces the middle of the road upward through the picture and pursues a point on it, slower before
+bends."""
 
 import math
 
@@ -16,7 +17,8 @@ def road_in(picture):
 
 
 def middle_line(road):
-    """(row, column) of the road's middle, row by row upward from the car, as far as it can be followed."""
+    """(row, column) of the road's middle, row by row upward from the car, as far as it can be
+    followed."""
     points, column = [], CAR_COLUMN
     for row in range(CAR_ROW - 8, -1, -1):
         found = np.flatnonzero(road[row])
@@ -47,7 +49,9 @@ class Driver:
         points = middle_line(road)
         if not points:
             return self.back_to(road, speed)
-        ahead = np.array([((CAR_ROW - row) * HIGH, (column - CAR_COLUMN) * WIDE) for row, column in points])
+        ahead = np.array(
+            [((CAR_ROW - row) * HIGH, (column - CAR_COLUMN) * WIDE) for row, column in points]
+        )
         far_away = np.hypot(ahead[:, 0], ahead[:, 1])
         near = ahead[np.argmin(abs(far_away - (NEAR + 0.08 * speed)))]
         far = ahead[np.argmin(abs(far_away - FAR))]

@@ -1,4 +1,5 @@
-"""Plans a fall that slows towards the ground, leans to where it has to push, and burns the engine it lacks most."""
+"""Plans a fall that slows towards the ground, leans to where it has to push, and burns the engine
+it lacks most."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Pumps energy: the motor always works in the direction in which the outer link swings relative to the inner."""
+"""Pumps energy: the motor always works in the direction in which the outer link swings relative to
+the inner."""
 
 
 class Pump:

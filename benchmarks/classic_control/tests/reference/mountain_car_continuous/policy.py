@@ -1,4 +1,5 @@
-"""Pumps energy gently: a force in proportion to the speed, for as long as the car has too little to reach the flag."""
+"""Pumps energy gently: a force in proportion to the speed, for as long as the car has too little to
+reach the flag."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Pumps energy until the rod has what it needs to stand upright, then holds it there: proportional, derivative."""
+"""Pumps energy until the rod has what it needs to stand upright, then holds it there: proportional,
+derivative."""
 
 import math
 

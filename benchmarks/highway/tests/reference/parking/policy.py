@@ -1,8 +1,7 @@
 """Plans the whole drive on a model of the car, improves the plan at every step, and follows it.
 
-Plans are sequences of accelerations and steering angles, two steps each; the best of many draws shape the next draws
-(the cross-entropy method). A plan is worth what the task would pay for it.
-"""
+Plans are sequences of accelerations and steering angles, two steps each; the best of many draws
+shape the next draws (the cross-entropy method). A plan is worth what the task would pay for it."""
 
 import numpy as np
 

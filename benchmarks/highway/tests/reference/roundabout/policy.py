@@ -20,15 +20,20 @@ class Yield:
         return 4
 
     def gap(self, x, y, vx, vy, wanted, speed, others):
-        """Nearest another car comes in three seconds, each going on as it does, this one at the wanted speed."""
+        """Nearest another car comes in three seconds, each going on as it does, this one at the
+        wanted speed."""
         nearest = 1e9
         for present, ox, oy, ovx, ovy in others:
             if present < 0.5:
                 continue
             for tenth in range(1, 31):
                 t = tenth / 10
-                dx, dy = self.along(x, y, vx, vy, (wanted + (speed - wanted) * math.exp(-t / 0.6)) * t)
-                px, py = self.along(100 * ox, 100 * oy, 15 * ovx, 15 * ovy, 15 * math.hypot(ovx, ovy) * t)
+                dx, dy = self.along(
+                    x, y, vx, vy, (wanted + (speed - wanted) * math.exp(-t / 0.6)) * t
+                )
+                px, py = self.along(
+                    100 * ox, 100 * oy, 15 * ovx, 15 * ovy, 15 * math.hypot(ovx, ovy) * t
+                )
                 nearest = min(nearest, math.hypot(dx - px, dy - py))
         return nearest
 

@@ -15,7 +15,8 @@ CLEARING = 6
 
 
 class Map:
-    """Cells by place relative to the start, as (kind, colour, state); the agent's place and what it carries."""
+    """Cells by place relative to the start, as (kind, colour, state); the agent's place and what it
+    carries."""
 
     def __init__(self):
         self.cells = {}
@@ -41,7 +42,11 @@ class Map:
                 kind, color, state = (int(part) for part in image[i, j])
                 ahead, right = size - 1 - j, i - size // 2
                 if kind and (ahead or right):
-                    self.cells[x + dx * ahead - dy * right, y + dy * ahead + dx * right] = (kind, color, state)
+                    self.cells[x + dx * ahead - dy * right, y + dy * ahead + dx * right] = (
+                        kind,
+                        color,
+                        state,
+                    )
         kind, color, _ = (int(part) for part in image[size // 2, size - 1])
         self.carried = (kind, color) if kind in THINGS else None
         self.cells.setdefault(self.place, (EMPTY, 0, 0))
@@ -54,7 +59,8 @@ class Map:
         return kind in FREE or (kind == DOOR and state == OPEN)
 
     def entry_cost(self, place):
-        """Extra Actions to enter a cell that must be opened or cleared first; None where it cannot be."""
+        """Extra Actions to enter a cell that must be opened or cleared first; None where it cannot
+        be."""
         kind, color, state = self.cells.get(place, (UNSEEN, 0, 0))
         if kind in FREE or (kind == DOOR and state == OPEN):
             return 0
@@ -77,7 +83,10 @@ class Map:
                 continue
             found[state] = (cost, first)
             place, direction = state
-            options = [(1, (place, (direction + 1) % 4), RIGHT), (1, (place, (direction - 1) % 4), LEFT)]
+            options = [
+                (1, (place, (direction + 1) % 4), RIGHT),
+                (1, (place, (direction - 1) % 4), LEFT),
+            ]
             ahead = self.front(place, direction)
             extra = self.entry_cost(ahead)
             if extra is not None:
@@ -96,11 +105,13 @@ class Map:
             yield (place[0] - dx, place[1] - dy), direction
 
     def fresh(self, place, direction, reach):
-        """Cells never seen that a look from there would show, if only known walls and doors hide them."""
+        """Cells never seen that a look from there would show, if only known walls and doors hide
+        them."""
         return self._visible(*place, *STEPS[direction], reach)
 
     def frontier(self):
-        """Cells never seen next to one that light passes: the first new cell of any look is one of them."""
+        """Cells never seen next to one that light passes: the first new cell of any look is one of
+        them."""
         near = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy]
         clear = [place for place in self.cells if self.kind(place) == DOOR or self._clear(*place)]
         return {(x + dx, y + dy) for x, y in clear for dx, dy in near} - self.cells.keys()
@@ -116,17 +127,26 @@ class Map:
         return False
 
     def _visible(self, x, y, dx, dy, reach):
-        """Unseen cells in a view: light spreads forward and sideways as far as what is known lets it."""
+        """Unseen cells in a view: light spreads forward and sideways as far as what is known lets
+        it."""
         half, new, lit = reach // 2, set(), {0}
         for ahead in range(reach):
-            line = {r: (x + dx * ahead - dy * r, y + dy * ahead + dx * r) for r in range(-half, half + 1)}
+            line = {
+                r: (x + dx * ahead - dy * r, y + dy * ahead + dx * r)
+                for r in range(-half, half + 1)
+            }
             clear = {r for r, place in line.items() if place == (x, y) or self._clear(*place)}
             for sideways, span in ((1, range(-half, half)), (-1, range(half, -half, -1))):
                 for right in span:
                     if right in lit and right in clear:
                         lit.add(right + sideways)
             new.update(line[right] for right in lit if line[right] not in self.cells)
-            lit = {r for right in lit & clear for r in (right - 1, right, right + 1) if -half <= r <= half}
+            lit = {
+                r
+                for right in lit & clear
+                for r in (right - 1, right, right + 1)
+                if -half <= r <= half
+            }
         return new
 
     def _clear(self, x, y):

@@ -1,4 +1,5 @@
-"""Explore by partial views, remember a map, take the key, open the door, fetch what the mission names."""
+"""Explore by partial views, remember a map, take the key, open the door, fetch what the mission
+names."""
 
 from planner import (
     BALL,
@@ -57,13 +58,20 @@ class Planner:
         self.putting = carried is not None and (self.putting or carried[0] != KEY)
         if self.putting:
             return self.lay_aside()
-        for task in (self.finish, self.unlock, self.prepare, self.fetch_key, self.explore, self.break_through):
+        for task in (
+            self.finish,
+            self.unlock,
+            self.prepare,
+            self.fetch_key,
+            self.explore,
+            self.break_through,
+        ):
             action = task()
             if action is not None:
                 return action
         return RIGHT
 
-    # --- what to do next ------------------------------------------------------------------------------------------
+    # --- what to do next --------------------------------------------------------------------------
 
     def finish(self):
         """Go to what the mission ends with, once it is known and can be reached."""
@@ -95,12 +103,16 @@ class Planner:
             return None
         options = []
         if not self.wanted_keys():
-            options += [(state, TOGGLE) for box in self.known(BOX) for state in self.map.beside(box)]
+            options += [
+                (state, TOGGLE) for box in self.known(BOX) for state in self.map.beside(box)
+            ]
         for door in self.wanted_doors():
             for place, _ in self.map.beside(door):
                 if self.map.kind(place) in (BALL, BOX):
                     options += [(state, PICKUP) for state in self.map.beside(place)]
-        options = [(self.ways[state][0], state, action) for state, action in options if self.good(state)]
+        options = [
+            (self.ways[state][0], state, action) for state, action in options if self.good(state)
+        ]
         if not options:
             return None
         _, state, action = min(options)
@@ -109,7 +121,9 @@ class Planner:
     def fetch_key(self):
         if self.map.carried is not None:
             return None
-        return self.go([state for key in self.wanted_keys() for state in self.map.beside(key)], PICKUP)
+        return self.go(
+            [state for key in self.wanted_keys() for state in self.map.beside(key)], PICKUP
+        )
 
     def explore(self):
         """To the look that shows most for its cost."""
@@ -117,7 +131,9 @@ class Planner:
         for cost, state in sorted((cost, state) for state, (cost, _) in self.ways.items()):
             if best > self.reach**2 / (cost + HURRY):
                 break
-            if self.map.kind(state[0]) in THINGS or not self.map.looks_at(*state, frontier, self.reach):
+            if self.map.kind(state[0]) in THINGS or not self.map.looks_at(
+                *state, frontier, self.reach
+            ):
                 continue
             value = len(self.map.fresh(*state, self.reach)) / (cost + HURRY)
             if value > best:
@@ -131,14 +147,16 @@ class Planner:
             return self.lay_aside()
         return self.go([state for place in things for state in self.map.beside(place)], PICKUP)
 
-    # --- parts ----------------------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
     def known(self, kind, color=None, state=None):
         """Places of such cells, the nearest by air first."""
         found = [
             place
             for place, cell in self.map.cells.items()
-            if cell[0] == kind and (color is None or cell[1] == color) and (state is None or cell[2] == state)
+            if cell[0] == kind
+            and (color is None or cell[1] == color)
+            and (state is None or cell[2] == state)
         ]
         x, y = self.map.place
         return sorted(found, key=lambda p: (abs(p[0] - x) + abs(p[1] - y), p))
@@ -147,7 +165,8 @@ class Planner:
         return self.known(DOOR, None, LOCKED)
 
     def wanted_keys(self):
-        """Keys of locked doors. As long as none is known, any key where there are no boxes that hide others."""
+        """Keys of locked doors. As long as none is known, any key where there are no boxes that
+        hide others."""
         doors = self.wanted_doors()
         if not doors and self.boxes:
             return []
@@ -158,7 +177,8 @@ class Planner:
         return state in self.ways and self.map.kind(state[0]) not in THINGS
 
     def go(self, states, then=None):
-        """The next Action on the way to the nearest of `states`, `then` in it; None where none can be reached."""
+        """The next Action on the way to the nearest of `states`, `then` in it; None where none can
+        be reached."""
         states = [state for state in states if self.good(state)]
         if not states:
             return None
@@ -175,17 +195,23 @@ class Planner:
         return PICKUP if self.map.carried is None else self.lay_aside()
 
     def go_empty_handed(self, place):
-        """To the side of `place`, letting go of what is carried as soon as that costs nothing but its step."""
+        """To the side of `place`, letting go of what is carried as soon as that costs nothing but
+        its step."""
         action = self.go(self.map.beside(place), DROP)
         if action in (LEFT, RIGHT) and self.map.kind(self.map.front()) == EMPTY:
             return DROP
         return self.lay_aside() if action == DROP else action
 
     def lay_aside(self):
-        """Put what is carried where it is in nobody's way, not back; once begun this comes before all else."""
+        """Put what is carried where it is in nobody's way, not back; once begun this comes before
+        all else."""
         self.putting = True
         free = [s for s, (_, first) in self.ways.items() if self.good(s) and first != (None,)]
-        free = [s for s in free if self.map.kind(self.map.front(*s)) == EMPTY and self.map.front(*s) != self.taken_from]
+        free = [
+            s
+            for s in free
+            if self.map.kind(self.map.front(*s)) == EMPTY and self.map.front(*s) != self.taken_from
+        ]
         action = self.go([s for s in free if self.aside(self.map.front(*s))] or free, DROP)
         return RIGHT if action is None else action
 

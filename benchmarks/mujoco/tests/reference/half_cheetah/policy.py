@@ -1,4 +1,5 @@
-"""A gallop: every joint follows a sine of its own around a middle of its own, and the thighs keep the torso level."""
+"""A gallop: every joint follows a sine of its own around a middle of its own, and the thighs keep
+the torso level."""
 
 import numpy as np
 

@@ -1,4 +1,5 @@
-"""Comes down over the block with open fingers, shuts them, carries the block to the goal and holds it there."""
+"""Comes down over the block with open fingers, shuts them, carries the block to the goal and holds
+it there."""
 
 import numpy as np
 

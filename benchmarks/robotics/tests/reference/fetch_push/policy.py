@@ -18,14 +18,18 @@ class Push:
         distance = float(np.linalg.norm(to_goal))
         along = to_goal / max(distance, 1e-9)
         glide = float(speed[:2] @ along) * GLIDE
-        if distance < 0.02 or (distance < NEAR and distance - glide < 0.015):  # there, or gliding there: let go of it
+        if distance < 0.02 or (
+            distance < NEAR and distance - glide < 0.015
+        ):  # there, or gliding there: let go of it
             away = (gripper - block)[:2]
             target = block[:2] + away / max(np.linalg.norm(away), 1e-9) * CLEAR
             return self.move(np.array([*target, HEIGHT]), gripper)
         across = np.array([-along[1], along[0]])
         offset = (gripper - block)[:2]
         lead, side = float(offset @ along), float(offset @ across)
-        if lead < -0.02 and abs(side) < 0.02:  # behind the block, on the line: push, and correct what it drifts off
+        if (
+            lead < -0.02 and abs(side) < 0.02
+        ):  # behind the block, on the line: push, and correct what it drifts off
             step = np.clip(distance - glide, 0.012, 0.08)
             target = gripper[:2] + along * step - across * side * 1.5
         else:

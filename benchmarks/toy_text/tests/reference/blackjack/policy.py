@@ -1,4 +1,5 @@
-"""Best play: the expected score of sticking and hitting, worked out for every hand from the endless deck."""
+"""Best play: the expected score of sticking and hitting, worked out for every hand from the endless
+deck."""
 
 from functools import lru_cache
 
@@ -30,7 +31,9 @@ def dealer_ends(total, ace):
 @lru_cache(None)
 def sticking(total, dealer_card):
     start = (11, 1) if dealer_card == 1 else (dealer_card, 0)
-    return sum(((total > end) - (total < end)) * chance for end, chance in dealer_ends(*start).items())
+    return sum(
+        ((total > end) - (total < end)) * chance for end, chance in dealer_ends(*start).items()
+    )
 
 
 @lru_cache(None)

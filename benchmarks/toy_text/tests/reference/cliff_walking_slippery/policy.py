@@ -16,7 +16,10 @@ def landing(field, move):
 
 def plan():
     value = np.zeros(ROWS * COLUMNS)
-    fields = [[[landing(s, m + turn) for turn in (-1, 0, 1)] for m in range(4)] for s in range(ROWS * COLUMNS)]
+    fields = [
+        [[landing(s, m + turn) for turn in (-1, 0, 1)] for m in range(4)]
+        for s in range(ROWS * COLUMNS)
+    ]
     after = np.array([[[field for field, _ in move] for move in moves] for moves in fields])
     reward = np.array([[[r for _, r in move] for move in moves] for moves in fields])
     for _ in range(2_000):

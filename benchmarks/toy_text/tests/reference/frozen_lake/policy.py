@@ -1,11 +1,21 @@
-"""The most likely way across: chances of arriving, worked out backwards from the last step on the known map."""
+"""The most likely way across: chances of arriving, worked out backwards from the last step on the
+known map."""
 
 import numpy as np
 
 # By the number of fields.
 MAPS = {
     16: ("SFFF", "FHFH", "FFFH", "HFFG"),
-    64: ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
+    64: (
+        "SFFFFFFF",
+        "FFFFFFFF",
+        "FFFHFFFF",
+        "FFFFFHFF",
+        "FFFHFFFF",
+        "FHHFFFHF",
+        "FHFFHFHF",
+        "FFFHFFFG",
+    ),
 }
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
@@ -20,7 +30,9 @@ def landings(field, move, side):
 def plan(steps, rows):
     """`moves[n][field]`: the best move with n + 1 steps left."""
     letters, side = "".join(rows), len(rows)
-    after = np.array([[list(landings(field, move, side)) for move in range(4)] for field in range(len(letters))])
+    after = np.array(
+        [[list(landings(field, move, side)) for move in range(4)] for field in range(len(letters))]
+    )
     ended = np.array([letter in "GH" for letter in letters])
     chance = np.array([float(letter == "G") for letter in letters])
     moves = []

@@ -1,8 +1,8 @@
-"""One end of a talk over futexes on a page of a file all sandboxes see. A Policy's Program and an agent's script alike.
+"""One end of a talk over futexes on a page of a file all sandboxes see. A Policy's Program and an
+agent's script alike.
 
-`attack(role)`: "wait" waits to be woken; "wake" wakes by the call for it, and by threads whose end the kernel announces
-there. Prints ESCAPED where anything came across.
-"""
+`attack(role)`: "wait" waits to be woken; "wake" wakes by the call for it, and by threads whose end
+the kernel announces there. Prints ESCAPED where anything came across."""
 
 import ctypes
 import mmap
