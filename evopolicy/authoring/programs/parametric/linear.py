@@ -1,5 +1,4 @@
-"""A linear Policy for any task of numbers: features of the observation times the weights in
-params.json."""
+"""A linear Policy for any task of numbers: features of the observation times the weights in params.json."""
 
 import json
 from pathlib import Path
@@ -18,9 +17,7 @@ def features(space, value):
     if kind == "Dict":
         return np.concatenate([features(part, value[key]) for key, part in space.spaces.items()])
     if kind == "Tuple":
-        return np.concatenate(
-            [features(part, item) for part, item in zip(space.spaces, value, strict=True)]
-        )
+        return np.concatenate([features(part, item) for part, item in zip(space.spaces, value, strict=True)])
     numbers = np.asarray(value, np.float64).ravel()
     if kind == "MultiBinary":
         return 2 * numbers - 1
@@ -42,18 +39,14 @@ def action(space, scores):
         return (scores > 0).astype(np.int8).reshape(space.shape)
     if kind == "MultiDiscrete":
         ends = np.cumsum(space.nvec.ravel())[:-1]
-        return np.array([np.argmax(part) for part in np.split(scores, ends)], np.int64).reshape(
-            space.shape
-        )
+        return np.array([np.argmax(part) for part in np.split(scores, ends)], np.int64).reshape(space.shape)
     low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
     with np.errstate(all="ignore"):
         between = (low + high) / 2 + (high - low) / 2 * np.tanh(scores)
         narrow = high - low < WIDE
     numbers = np.clip(np.where(narrow, between, scores), low, high)
     numbers = np.rint(numbers) if space.dtype.kind in "biu" else numbers
-    return np.clip(numbers.astype(space.dtype), space.low.ravel(), space.high.ravel()).reshape(
-        space.shape
-    )
+    return np.clip(numbers.astype(space.dtype), space.low.ravel(), space.high.ravel()).reshape(space.shape)
 
 
 class Linear:

@@ -1,5 +1,4 @@
-"""Uniform random Actions, as Gymnasium's `action_space.sample()` draws them after
-`seed(context.seed)`."""
+"""Uniform random Actions, as Gymnasium's `action_space.sample()` draws them after `seed(context.seed)`."""
 
 import numpy as np
 
@@ -32,12 +31,8 @@ def draw_box(space, rng):
     else:
         sample = np.empty(space.shape)
         sample[~below & ~above] = rng.normal(size=(~below & ~above).sum())
-        sample[below & ~above] = (
-            rng.exponential(size=(below & ~above).sum()) + space.low[below & ~above]
-        )
-        sample[~below & above] = (
-            -rng.exponential(size=(~below & above).sum()) + space.high[~below & above]
-        )
+        sample[below & ~above] = rng.exponential(size=(below & ~above).sum()) + space.low[below & ~above]
+        sample[~below & above] = -rng.exponential(size=(~below & above).sum()) + space.high[~below & above]
         sample[both] = rng.uniform(low=space.low[both], high=high[both], size=both.sum())
     return (np.floor(sample) if whole else sample).astype(space.dtype)
 
