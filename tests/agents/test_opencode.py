@@ -22,11 +22,11 @@ def event(kind: str, **part: Any) -> dict[str, Any]:
 
 
 def used(
-    id: str,
+    id: str,  # noqa: A002
     output: str,
     exit_code: int = 0,
     tool: str = "bash",
-    **state: Any,  # noqa: A002
+    **state: Any,
 ) -> dict[str, Any]:
     told = {
         "status": "completed",

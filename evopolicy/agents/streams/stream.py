@@ -186,10 +186,10 @@ class Call:
     def __init__(
         self,
         message: Message,
-        id: str,
+        id: str,  # noqa: A002
         name: str,
         arguments: Any,
-        line: int | None,  # noqa: A002
+        line: int | None,
     ) -> None:
         given = (
             arguments
@@ -285,11 +285,11 @@ class Collected:
 
     def result(
         self,
-        id: str,
+        id: str,  # noqa: A002
         result: str,
         *,
         failed: bool = False,
-        line: int | None = None,  # noqa: A002
+        line: int | None = None,
     ) -> None:
         """What the call `id` gave, of several the first without a result; one that nothing called
         is a step."""

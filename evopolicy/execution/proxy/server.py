@@ -156,9 +156,9 @@ class _Connection(web.RequestHandler):
 
     def handle_error(
         self,
-        request: Any,
+        request: Any,  # noqa: ARG002
         status: int = 500,
-        *args: Any,
+        *args: Any,  # noqa: ARG002
         **named: Any,  # noqa: ARG002
     ) -> web.StreamResponse:
         """What cannot be read as a request is refused as any other."""

@@ -21,10 +21,10 @@ class CarWatch:
 
     def step(
         self,
-        observation: Any,
-        action: Any,
+        observation: Any,  # noqa: ARG002
+        action: Any,  # noqa: ARG002
         reward: float,
-        terminated: bool,  # noqa: ARG002
+        terminated: bool,
     ) -> Mapping[str, float]:
         left = terminated and reward == -100
         terms = (0.0, 0.0, -100.0) if left else (reward + 0.1, -0.1, 0.0)
