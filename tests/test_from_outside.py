@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import importlib_metadata  # noqa: F401 - where it is imported, as by MLflow, it finds the entry points
 import pytest
 
 import evopolicy

@@ -21,8 +21,10 @@ def load_named(
     if name not in known:
         raise error(f"{key}: '{name}' is unknown.{did_you_mean(name, known)}")
     found = known[name]
+    # Entry points need not be of this class: where `importlib_metadata` is imported, they are its.
+    is_loaded = name in ours and not isinstance(found, EntryPoint)
     try:
-        return found.load() if isinstance(found, EntryPoint) else found
+        return found if is_loaded else found.load()
     except (ImportError, AttributeError) as reason:
         raise error(f"{key}: '{name}' cannot be imported from {found.value}: {reason}") from reason
 

@@ -160,7 +160,7 @@ def test_a_provider_that_never_says_a_word_is_no_result_whatever_cut_it_off(
     tmp_path: Path, agent: str
 ) -> None:
     with model_server(Fault("stall")) as server:
-        run = impatient(tmp_path, server, agent, retries=0, limits={"idle_seconds": 4})
+        run = impatient(tmp_path, server, agent, retries=0, limits={"idle_seconds": 15})
     assert (run.state.agent_ended, run.valid, run.state.agent_exit_code) == (
         "provider",
         False,

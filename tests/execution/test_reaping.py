@@ -232,8 +232,8 @@ import os, sys
 from pathlib import Path
 from evopolicy.kernel.files import folders
 made = folders.HeldFolder.__init__
-def told(self, purpose, root=None):
-    made(self, purpose, root)
+def told(self, purpose):
+    made(self, purpose)
     (self.path / "content").write_text("x")
     print(purpose, flush=True)
     sys.stdin.readline()

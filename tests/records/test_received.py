@@ -253,7 +253,7 @@ def test_a_digest_is_no_path_and_a_programs_link_leads_to_that_program(output: P
         program[:-1],
         program.upper(),
     ):
-        with pytest.raises(RecordError, match="no Program's digest"):
+        with pytest.raises(RecordError, match="not a Program's digest"):
             archived(run.folder, name)
     link = run.program(program)
     for target in (own, own / "programs" / "ab" / ("ab" * 32), Path("/etc")):

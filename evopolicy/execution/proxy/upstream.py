@@ -26,9 +26,11 @@ _REFUSED = "the Host's own proxy: Tunnel connection failed:"
 def way_to(url: URL) -> dict[str, Any]:
     """What aiohttp is told of the way to `url`. Raises Turned."""
     by = _proxy_or_turned(url.scheme, url.host or "", url.port or 80)
-    return (
-        {"proxy": f"http://{by.netloc.rpartition('@')[2]}", "proxy_auth": _login(by)} if by else {}
-    )
+    if by is None:
+        return {}
+    login = _login(by)
+    headers = {"Proxy-Authorization": login} if login else None
+    return {"proxy": f"http://{by.netloc.rpartition('@')[2]}", "proxy_headers": headers}
 
 
 async def connected(host: str, port: int) -> Stream:
@@ -46,8 +48,8 @@ async def connected(host: str, port: int) -> Stream:
     return stream
 
 
-async def _through(stream: Stream, target: str, login: aiohttp.BasicAuth | None) -> None:
-    words = f"Proxy-Authorization: {login.encode()}\r\n" if login else ""
+async def _through(stream: Stream, target: str, login: str) -> None:
+    words = f"Proxy-Authorization: {login}\r\n" if login else ""
     stream.writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{words}\r\n".encode())
     head = await stream.reader.readuntil(b"\r\n\r\n")
     status = head.partition(b"\r\n")[0].partition(b" ")[2].decode("latin-1")
@@ -62,10 +64,11 @@ def _proxy_or_turned(scheme: str, host: str, port: int) -> SplitResult | None:
         raise Turned(502, "provider_unreachable", f"{error}.") from None
 
 
-def _login(by: SplitResult) -> aiohttp.BasicAuth | None:
+def _login(by: SplitResult) -> str:
+    """The value of its header; '' for none."""
     if not by.username:
-        return None
-    return aiohttp.BasicAuth(unquote(by.username), unquote(by.password or ""), "utf-8")
+        return ""
+    return aiohttp.encode_basic_auth(unquote(by.username), unquote(by.password or ""))
 
 
 def unreachable(error: Exception) -> Turned:

@@ -180,7 +180,7 @@ def test_no_spread_is_said_to_be_no_certainty() -> None:
     found = intervals.mean_interval([[0.1] * 7] * 3)
 
     assert (found.low, found.high) == (found.estimate, found.estimate)
-    assert "no certainty" in found.note
+    assert "does not mean certainty" in found.note
 
 
 def test_the_foot_names_the_cells_with_few_runs() -> None:
