@@ -239,3 +239,8 @@ def test_a_verb_written_as_a_key_is_told(capsys: Capture) -> None:
 def test_every_table_of_the_issue_ships() -> None:
     names = {path.stem for path in (conf_folder() / "table" / "paper").glob("*.yaml")}
     assert names >= {"core16", "rank", "heldout", "edits", "code", "efficiency", "selection"}
+
+
+def test_a_text_that_looks_like_a_number_stays_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "name=paper/core16", "title=2026"]) == 0
+    assert "2026" in capsys.readouterr().out
